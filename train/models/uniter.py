@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+from transformers import BertConfig
+from transformers.models.bert.modeling_bert import BertPooler
 
 from train.config import ARCHITECTURES
 from train.data.inputs import Encoded, Inputs
-from train.models.layers import Dropout, Layer, LayerStack, Model, Pooler, Shape, TextEmbeddings, initialise
+from train.models.layers import Dropout, Model, Shape, TextEmbeddings, bert_encoder, initialise
 from train.models.regions import region_heads, regions_of
 
 BOXES = ("normalised", "pixels_y_first")
@@ -92,9 +94,9 @@ class UniterEncoder(nn.Module):
         super().__init__()
         self.embeddings = TextEmbeddings(shape)
         self.img_embeddings = RegionEmbeddings(shape, box_width)
-        self.encoder = LayerStack(Layer(shape) for _ in range(shape.layers))
+        self.encoder = bert_encoder(shape)
         if pooled:
-            self.pooler = Pooler(shape.width)
+            self.pooler = BertPooler(BertConfig(hidden_size=shape.width))  # type: ignore[no-untyped-call]
         self.apply(initialise)
 
     def forward(
@@ -117,7 +119,7 @@ class UniterEncoder(nn.Module):
             if region_types is None:
                 region_types = torch.ones(features.shape[:2], dtype=torch.long, device=features.device)
             parts.append(self.img_embeddings(features, boxes, self.embeddings.token_type_embeddings(region_types)))
-        return self.encoder(torch.cat(parts, 1), mask)  # (B, S, H)
+        return self.encoder(torch.cat(parts, 1), mask).last_hidden_state  # (B, S, H)
 
 
 class RegionEmbeddings(nn.Module):
