@@ -285,9 +285,8 @@ class TextEmbeddings(nn.Module):
         self.LayerNorm = nn.LayerNorm(shape.width, eps=shape.epsilon)
         self.dropout = Dropout(shape.dropout)
 
-    def forward(self, tokens: Tensor, segments: Tensor | None = None) -> Tensor:
-        """tokens, segments: (B, L) int64; segments are 0 by default. Returns (B, L, H)."""
-        segments = torch.zeros_like(tokens) if segments is None else segments
+    def forward(self, tokens: Tensor) -> Tensor:
+        """tokens: (B, L) int64, all of segment 0. Returns (B, L, H)."""
         positions = torch.arange(tokens.shape[1], device=tokens.device)
         total = self.word_embeddings(tokens) + self.position_embeddings(positions)
-        return self.dropout(self.LayerNorm(total + self.token_type_embeddings(segments)))
+        return self.dropout(self.LayerNorm(total + self.token_type_embeddings(torch.zeros_like(tokens))))
