@@ -28,8 +28,6 @@ class Shape:
 
     layers: text layers, or all layers if text and image share them. image_layers, cross_layers: of LXMERT and ALBEF.
     picture, patch: sides in pixels, of ALBEF. epsilon: of LayerNorm.
-
-    Raises `ValueError` for sizes that do not fit each other.
     """
 
     layers: int = 12
@@ -47,15 +45,6 @@ class Shape:
     dropout: float = 0.1
     attention_dropout: float = 0.1
     epsilon: float = 1e-12
-
-    def __post_init__(self) -> None:
-        if self.width % self.heads:
-            raise ValueError(f"width={self.width}: must be a multiple of heads={self.heads}")
-        if self.picture % self.patch:
-            raise ValueError(f"picture={self.picture}: must be a multiple of patch={self.patch}")
-        for name in ("dropout", "attention_dropout"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)}: must be at least 0 and below 1")
 
 
 class Model(nn.Module):
