@@ -19,7 +19,7 @@ from safetensors.torch import save_file
 
 import train.data.pixels
 from train import cache
-from train.config import Optimiser, RegionSettings, Run, Training
+from train.config import Optimiser, ReaderSettings, RegionSettings, Run, Training
 from train.data.augment import AREA, OPERATIONS, RATIO, augment_batch, augment_picture, random_crop
 from train.data.examples import Examples, VisualSettings
 from train.data.pixels import PUBLISHED, FilePictures, Pictures, Statistics, scale_picture
@@ -142,7 +142,8 @@ def test_runs_and_readers_are_told_apart_by_statistics(tmp_path: Path) -> None:
     maker = Generator(Cardinality())
     for statistics in (PUBLISHED, OTHER, OTHER):
         visual = VisualSettings("pixels", RegionSettings(), 192, statistics)
-        cached_reader(tmp_path / "readers", maker, WORDS, visual, "albef", "tiny", 1, 0, log=lambda line: None)
+        run = Run(model="albef", size="tiny", reader=ReaderSettings(1))
+        cached_reader(tmp_path / "readers", run, maker, WORDS, visual, "cpu", lambda line: None)
     assert len(list((tmp_path / "readers").iterdir())) == 2
 
 

@@ -308,7 +308,6 @@ class Run:
             )
         self._check_memory()
         self._check_model(architecture)
-        self._check_consistency(architecture)
 
     def _check_memory(self) -> None:
         """Raises `ValueError` if the examples of a stream would not fit into memory."""
@@ -344,17 +343,12 @@ class Run:
         if self.regions.source == "file" and sees == "regions" and (self.training.stream or self.reader.steps):
             change = "training.stream=false" if self.training.stream else "reader.steps=0"
             raise ValueError(f"regions.source=file: has no features of new scenes; use {change}")
-
-    def _check_consistency(self, architecture: Architecture) -> None:
-        """Raises `ValueError` if a run cannot learn from unlabelled pairs."""
-        if not self.training.consistency:
-            return
-        if self.training.augment:
+        if self.training.consistency and self.training.augment:
             raise ValueError("training.augment=true: changes no unlabelled pictures; use training.consistency=false")
-        if architecture.sees == "nothing" or self.setting not in ("image", "caption"):
+        if self.training.consistency and (sees == "nothing" or self.setting not in ("image", "caption")):
             raise ValueError(
                 "training.consistency=true: teaches a model the modality that it is not trained in; "
-                f"model={self.model} setting={self.setting} has none"
+                f"model={model} setting={self.setting} has none"
             )
 
     @property

@@ -143,8 +143,7 @@ def load_data(
     visual = visual_settings(config, cache)
     if config.reader.steps:
         folder, torch_device = Path(config.runs) / ".readers", "cuda" if device == "gpu" else "cpu"
-        shared = (config.model, config.size, config.reader.steps, config.seed)  # by the runs that use the same reader
-        reader = cached_reader(folder, source.generator, tokenizer, visual, *shared, torch_device, log)
+        reader = cached_reader(folder, config, source.generator, tokenizer, visual, torch_device, log)
         visual = replace(visual, reader=reader.captions)
     data = RunData(config, source, tokenizer, visual)
     if visual.sees == "regions" and config.regions.source == "file":

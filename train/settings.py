@@ -41,8 +41,20 @@ class Arguments(Run):
     )
 
     def run(self, log: Log = print) -> list[Row]:
-        """The results. Raises `ValueError`, in one line, for every failure."""
-        return attempt(self.resolved(), log)
+        """The results of `train.run.run`. Raises `ValueError`, in one line, for every failure of a library too."""
+        from train.run import run
+
+        config = self.resolved()
+        try:
+            return run(config, log)
+        except SystemExit:  # raised by Lightning after Ctrl-C
+            raise KeyboardInterrupt from None
+        except (OSError, Locked):
+            raise
+        except Exception as error:
+            if isinstance(error, ValueError) and is_ours(error):
+                raise
+            raise ValueError(_explanation(error, config)) from None
 
     def resolved(self) -> Run:
         """The run with its `start`. Raises `ValueError` if `start_setting` fits no finished run, or several."""
@@ -138,22 +150,6 @@ def _command_for(config: Run, setting: str) -> str:
     values |= {f"regions.{name}": value for name, value in asdict(config.regions).items() if value != default[name]}
     arguments = (f"{name}={cli.as_written(value)}" for name, value in values.items() if value is not None)
     return shlex.join(["python", "train.py", "experiment=table2", *scale, *arguments, f"setting={setting}"])
-
-
-def attempt(config: Run, log: Log) -> list[Row]:
-    """`train.run.run`, with a `ValueError` of one line for every failure of a library."""
-    from train.run import run
-
-    try:
-        return run(config, log)
-    except SystemExit:  # raised by Lightning after Ctrl-C
-        raise KeyboardInterrupt from None
-    except (OSError, Locked):
-        raise
-    except Exception as error:
-        if isinstance(error, ValueError) and is_ours(error):
-            raise
-        raise ValueError(_explanation(error, config)) from None
 
 
 def is_ours(error: BaseException) -> bool:

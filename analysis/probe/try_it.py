@@ -160,7 +160,7 @@ def _handlers(scorer_of: Callable[[str], Scorer]) -> tuple[Callable[..., Any], C
     """The functions behind the controls (a new picture) and behind the button (scores and heat maps)."""
     import gradio
 
-    from train.models.hub import one_line
+    from train.models.loading import one_line
 
     def show(*controls: Any) -> Any:
         try:

@@ -26,7 +26,7 @@ from safetensors.torch import save_file
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor, nn
 
-from train.config import ARCHITECTURES, architecture_of
+from train.config import Run
 from train.data.examples import Examples, RawExamples, VisualSettings
 from train.data.inputs import Inputs
 from train.data.pixels import Pictures
@@ -73,9 +73,6 @@ class Reader(nn.Module):
 
     def __init__(self, config: ReaderConfig) -> None:
         super().__init__()
-        if architecture_of(config.model).sees == "nothing":
-            seeing = ", ".join(name for name, model in ARCHITECTURES.items() if model.sees != "nothing")
-            raise ValueError(f"model={config.model}: sees no images that could be read; choose one of {seeing}")
         self.config = config
         self.model = make_model(config.model, config.size, None, **config.changes)
         width = self.model.shape.width
@@ -226,38 +223,29 @@ def set_loss(log_probs: Tensor, mask: Tensor | None, targets: Tensor, counts: np
 
 
 def train_reader(
-    maker: Generator,
-    words: WordTokenizer,
-    visual: VisualSettings,
-    model: str = "uniter",
-    size: str = "small",
-    steps: int = 500,
-    seed: int = 0,
-    device: str = "cpu",
-    log: Log = print,
+    run: Run, maker: Generator, words: WordTokenizer, visual: VisualSettings, device: str, log: Log
 ) -> Reader:
-    """A reader trained on `steps` batches of (image, caption) pairs of a generator.
+    """The reader of a run, trained on `reader.steps` batches of (image, caption) pairs of a generator.
 
     The pairs are streamed past the training split, so none of them is in the dataset. The same arguments give the same
-    weights. Raises `ValueError` for a model that sees no images, for more steps than the world has scenes for, and if
-    the loss is not finite.
+    weights. Raises `ValueError` for more steps than the world has scenes for, and if the loss is not finite.
     """
+    steps = run.reader.steps
     first, last = maker.config.count.train, maker.sampler.limits["train"]
-    if steps < 1 or first + steps * BATCH > last:
+    if first + steps * BATCH > last:
         raise ValueError(
             f"reader.steps={steps}: must be from 1 to {(last - first) // BATCH}; the world has no more scenes"
         )
     sample = _unlabelled(stream_examples(maker, first, min(first + SAMPLE, last)))
     preface, settings, longest = phrase_words(sample.captions)
-    changes: dict[str, Any] = {} if size == "base" else {"vocabulary": words.size}
+    changes: dict[str, Any] = {} if run.size == "base" else {"vocabulary": words.size}
     regions = Examples(sample.take(np.arange(1)), words, visual).regions
     if regions is not None:
         changes["feature_width"] = regions.dimension
     with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        reader = Reader(ReaderConfig(model, size, changes, [words.cls, words.sep], preface, settings, longest)).to(
-            device
-        )
+        torch.manual_seed(run.seed)
+        config = ReaderConfig(run.model, run.size, changes, [words.cls, words.sep], preface, settings, longest)
+        reader = Reader(config).to(device)
         optimiser = torch.optim.AdamW(reader.parameters(), RATE, (0.9, 0.98), weight_decay=DECAY, fused=True)
         schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda step: _factor(step, steps))
         for step, (inputs, captions) in enumerate(_batches(maker, words, visual, steps), 1):
@@ -326,16 +314,7 @@ def load(path: Path) -> Reader:
 
 
 def cached_reader(
-    folder: Path,
-    maker: Generator,
-    words: WordTokenizer,
-    visual: VisualSettings,
-    model: str,
-    size: str,
-    steps: int,
-    seed: int,
-    device: str = "cpu",
-    log: Log = print,
+    folder: Path, run: Run, maker: Generator, words: WordTokenizer, visual: VisualSettings, device: str, log: Log
 ) -> Reader:
     """`train_reader` with a cache: a reader with the same arguments is trained once and saved in `folder`."""
     pixels = visual.statistics if visual.side else ()
@@ -343,13 +322,12 @@ def cached_reader(
         "version": VERSION,
         "config": config_dict(maker.config),
         "sight": [asdict(visual.regions), visual.side, weights_digest().hex(), *pixels],
-        "model": [model, size, words.size, steps, seed],
+        "model": [run.model, run.size, words.size, run.reader.steps, run.seed],
     }
-    path = (
-        folder / f"reader-{hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]}.safetensors"
-    )
+    digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
+    path = folder / f"reader-{digest}.safetensors"
     if path.is_file():
         return load(path).to(device)
-    reader = train_reader(maker, words, visual, model, size, steps, seed, device, log)
+    reader = train_reader(run, maker, words, visual, device, log)
     save(reader, path)
     return reader

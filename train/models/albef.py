@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from train.config import ARCHITECTURES
 from train.data.inputs import Encoded, Inputs
-from train.models.layers import Layer, LayerStack, Model, Shape, TextEmbeddings, attend, initialise
+from train.models.layers import Model, Shape, TextEmbeddings, attend, bert_encoder, initialise
 
 ALPHA, MOMENTUM = 0.4, 0.995  # of distillation, as published
 
@@ -127,20 +127,15 @@ class TextEncoder(nn.Module):
     def __init__(self, shape: Shape) -> None:
         super().__init__()
         self.embeddings = TextEmbeddings(shape)
-        layers = [Layer(shape) for _ in range(shape.layers)]
-        fusion = [Layer(shape, cross=True) for _ in range(shape.cross_layers)]
-        self.encoder = LayerStack([*layers, *fusion])
+        self.encoder = bert_encoder(shape, shape.cross_layers)
         self.unimodal = shape.layers
         self.apply(initialise)
 
     def forward(self, tokens: Tensor, mask: Tensor, image: Tensor | None = None) -> Tensor:
         """tokens, mask: (B, L); image: (B or 1, 1 + R, H), or None for the text layers alone. Returns (B, L, H)."""
         states = self.embeddings(tokens)
-        for layer in self.encoder.layer[: self.unimodal]:
-            states = layer(states, mask)
-        if image is not None:
-            for layer in self.encoder.layer[self.unimodal :]:
-                states = layer(states, mask, image)
+        for layer in self.encoder.layer[: self.unimodal if image is None else None]:
+            states = layer(states, mask, image)
         return states
 
 

@@ -11,18 +11,10 @@ from typing import Any
 import torch
 from safetensors import SafetensorError, safe_open
 
-from train.models.loading import HUB_NAME, read_json
+from train.models.loading import HUB_NAME, one_line, read_json
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "spiece.model", "vocab.json", "vocab.txt")
 DOWNLOADED = ("*.json", "*.txt", "*.model", "*.jinja")  # files of a hub repository, beside its weights
-
-
-def one_line(error: BaseException) -> str:
-    """The first line of an error's message, after its type unless it is an `OSError` or a `ValueError`."""
-    message = (str(error).strip().splitlines() or [""])[0]
-    if message and isinstance(error, OSError | ValueError):
-        return message
-    return f"{type(error).__name__}: {message}".rstrip(": ")
 
 
 def folder_of(name: str, setting: str = "model", revision: str | None = None, also: str = "") -> Path:

@@ -1,4 +1,4 @@
-"""The base class of all models, and their layers: BERT's, under the published names, with fused attention.
+"""The base class of all models, and what their encoders share: BERT's embeddings and layers, with fused attention.
 
 Shapes: B examples, L text tokens, R regions or patches, S = L + R, H width, A heads, d = H / A,
 Q queries and K keys of attention, V vocabulary. Masks are boolean, True where a position is attended to.
@@ -6,13 +6,15 @@ Q queries and K keys of attention, V vocabulary. Masks are boolean, True where a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from transformers import BertConfig
+from transformers.models.bert.modeling_bert import BertEncoder, BertLayer
 
 from train.config import Architecture
 from train.data.inputs import Encoded, Inputs
@@ -26,8 +28,6 @@ class Shape:
 
     layers: text layers, or all layers if text and image share them. image_layers, cross_layers: of LXMERT and ALBEF.
     picture, patch: sides in pixels, of ALBEF. epsilon: of LayerNorm.
-
-    Raises `ValueError` for sizes that do not fit each other.
     """
 
     layers: int = 12
@@ -45,15 +45,6 @@ class Shape:
     dropout: float = 0.1
     attention_dropout: float = 0.1
     epsilon: float = 1e-12
-
-    def __post_init__(self) -> None:
-        if self.width % self.heads:
-            raise ValueError(f"width={self.width}: must be a multiple of heads={self.heads}")
-        if self.picture % self.patch:
-            raise ValueError(f"picture={self.picture}: must be a multiple of patch={self.patch}")
-        for name in ("dropout", "attention_dropout"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)}: must be at least 0 and below 1")
 
 
 class Model(nn.Module):
@@ -219,12 +210,17 @@ class Attention(nn.Module):
 
 
 class FusedAttention(Attention):
-    """Replaces the self-attention of a model of `transformers`, with the same parameters and results."""
+    """Replaces the attention of a model of `transformers`, with the same parameters and results."""
 
     def forward(  # type: ignore[override]
-        self, states: Tensor, attention_mask: Tensor, *_: object, **__: object
+        self,
+        states: Tensor,
+        attention_mask: Tensor | None,
+        *_: object,
+        encoder_hidden_states: Tensor | None = None,
+        **__: object,
     ) -> tuple[Tensor, None]:
-        return super().forward(states, mask=attention_mask), None
+        return super().forward(states, encoder_hidden_states, attention_mask), None
 
 
 def use_fused_attention(model: nn.Module, shape: Shape, attention: type[Attention] = FusedAttention) -> None:
@@ -254,63 +250,17 @@ def library_settings(shape: Shape) -> dict[str, Any]:
     }
 
 
-class Residual(nn.Module):
-    """The output of attention and of the inner layer in BERT: projection, dropout, residual, LayerNorm."""
-
-    def __init__(self, width: int, shape: Shape) -> None:
-        super().__init__()
-        self.dense = nn.Linear(width, shape.width)
-        self.LayerNorm = nn.LayerNorm(shape.width, eps=shape.epsilon)
-        self.dropout = Dropout(shape.dropout)
-
-    def forward(self, states: Tensor, residual: Tensor) -> Tensor:
-        """states: (B, S, width), residual: (B, S, H). Returns (B, S, H)."""
-        return self.LayerNorm(self.dropout(self.dense(states)) + residual)
-
-
-class AttentionBlock(nn.Module):
-    """Attention and its output layer, under the published names `self` and `output`."""
-
-    def __init__(self, shape: Shape) -> None:
-        super().__init__()
-        self.self = Attention(shape.width, shape.heads, shape.attention_dropout)
-        self.output = Residual(shape.width, shape)
-
-    def forward(self, states: Tensor, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
-        return self.output(self.self(states, context, mask), states)
-
-
-class Layer(nn.Module):
-    """BERT's layer, post-norm. cross: attend to an image between self-attention and inner layer."""
-
-    def __init__(self, shape: Shape, cross: bool = False) -> None:
-        super().__init__()
-        self.attention = AttentionBlock(shape)
-        if cross:
-            self.crossattention = AttentionBlock(shape)
-        self.intermediate = nn.ModuleDict({"dense": nn.Linear(shape.width, shape.intermediate)})
-        self.output = Residual(shape.intermediate, shape)
-
-    def forward(self, states: Tensor, mask: Tensor, image: Tensor | None = None) -> Tensor:
-        """states: (B, S, H); mask: (B, S); image: (B or 1, R, H), without a mask. Returns (B, S, H)."""
-        states = self.attention(states, mask=mask)
-        if image is not None:
-            states = self.crossattention(states, image)
-        inner = functional.gelu(self.intermediate["dense"](states))  # (B, S, intermediate)
-        return self.output(inner, states)
-
-
-class LayerStack(nn.Module):
-    """A sequence of layers, under the published name `layer`."""
-
-    def __init__(self, layers: Iterable[Layer]) -> None:
-        super().__init__()
-        self.layer = nn.ModuleList(layers)
-
-    def forward(self, states: Tensor, mask: Tensor) -> Tensor:
-        for layer in self.layer:
-            states = layer(states, mask)
-        return states
+def bert_encoder(shape: Shape, cross_layers: int = 0) -> Any:
+    """The encoder of a BERT of `transformers`, with fused attention. cross_layers: further layers, which also attend to
+    an image, between self-attention and inner layer. Its caller initialises the weights."""
+    settings = library_settings(shape)
+    encoder: Any = BertEncoder(BertConfig(**settings))  # type: ignore[no-untyped-call]
+    crossing = BertConfig(**settings, is_decoder=True, add_cross_attention=True)
+    for _ in range(cross_layers):
+        encoder.layer.append(BertLayer(crossing))  # type: ignore[no-untyped-call]
+    with torch.random.fork_rng([]):  # its random weights are replaced
+        use_fused_attention(encoder, shape)
+    return encoder
 
 
 class TextEmbeddings(nn.Module):
@@ -324,20 +274,8 @@ class TextEmbeddings(nn.Module):
         self.LayerNorm = nn.LayerNorm(shape.width, eps=shape.epsilon)
         self.dropout = Dropout(shape.dropout)
 
-    def forward(self, tokens: Tensor, segments: Tensor | None = None) -> Tensor:
-        """tokens, segments: (B, L) int64; segments are 0 by default. Returns (B, L, H)."""
-        segments = torch.zeros_like(tokens) if segments is None else segments
+    def forward(self, tokens: Tensor) -> Tensor:
+        """tokens: (B, L) int64, all of segment 0. Returns (B, L, H)."""
         positions = torch.arange(tokens.shape[1], device=tokens.device)
         total = self.word_embeddings(tokens) + self.position_embeddings(positions)
-        return self.dropout(self.LayerNorm(total + self.token_type_embeddings(segments)))
-
-
-class Pooler(nn.Module):
-    """The first state, projected, and tanh: (B, S, H) to (B, H)."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.dense = nn.Linear(width, width)
-
-    def forward(self, states: Tensor) -> Tensor:
-        return torch.tanh(self.dense(states[:, 0]))
+        return self.dropout(self.LayerNorm(total + self.token_type_embeddings(torch.zeros_like(tokens))))

@@ -175,13 +175,16 @@ def local_path(path: str | Path) -> Path:
         return Path(snapshot_download(name, allow_patterns=patterns))
     except (HfHubHTTPError, OSError, ValueError) as error:
         raise ValueError(
-            f"pretrained={path}: no such file or folder, and cannot be downloaded from the hub: {first_line(error)}"
+            f"pretrained={path}: no such file or folder, and cannot be downloaded from the hub: {one_line(error)}"
         ) from None
 
 
-def first_line(error: Exception) -> str:
-    """The first line of an error's message, or its type if it has none."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+def one_line(error: BaseException) -> str:
+    """The first line of an error's message, after its type unless it is an `OSError` or a `ValueError`."""
+    message = (str(error).strip().splitlines() or [""])[0]
+    if message and isinstance(error, OSError | ValueError):
+        return message
+    return f"{type(error).__name__}: {message}".rstrip(": ")
 
 
 def weight_files(path: Path) -> list[Path]:
@@ -252,7 +255,7 @@ def tokenizer_of(path: str | Path, name: str) -> PreTrainedTokenizerBase:
     except (HfHubHTTPError, OSError, ValueError) as error:
         raise ValueError(
             f"pretrained={path}: no tokenizer beside it, and {TOKENIZERS[name]} cannot be downloaded "
-            f"(put its vocab.txt or tokenizer.json into {folder}): {first_line(error)}"
+            f"(put its vocab.txt or tokenizer.json into {folder}): {one_line(error)}"
         ) from None
 
 

@@ -55,35 +55,13 @@ class Lxmert(Model):
         regions = regions_of(inputs, controlled=self.fusion is not None)
         if regions is None:
             raise ValueError("model=lxmert: needs regions; use those of a blank picture for none")
-        boxes = regions.boxes
+        features, boxes, region_mask = regions
         if self.fusion is not None:
             left, top, right, bottom = boxes.unbind(-1)
             boxes = torch.cat([boxes, ((right - left) * (bottom - top))[..., None]], -1)  # (B, R, 5)
-            text, image = self.states(inputs.tokens, inputs.token_mask, regions.features, boxes, regions.mask)
-            assert image is not None
-            return Encoded(text, image[:, 1:], self.fusion(text, image))
-        text, image = self.states(
-            inputs.tokens, inputs.token_mask, regions.features, boxes, regions.mask, image_states=image_states
-        )
-        return Encoded(text, image, self.lxmert.pooler(text))
-
-    def states(
-        self,
-        tokens: Tensor,
-        token_mask: Tensor,
-        features: Tensor,
-        boxes: Tensor,
-        region_mask: Tensor | None,
-        segments: Tensor | None = None,
-        image_states: bool = True,
-    ) -> tuple[Tensor, Tensor | None]:
-        """States of text (B, L, H) and regions (B, R, H) after the last layer; None for regions without `image_states`.
-
-        tokens, token_mask, segments: (B, L); features: (B, R, D); boxes: (B, R, 4 or 5); region_mask: (B, R).
-        """
         encoder: Any = self.lxmert.encoder
-        segments = torch.zeros_like(tokens) if segments is None else segments
-        text = self.lxmert.embeddings(tokens, segments)
+        token_mask = inputs.token_mask
+        text = self.lxmert.embeddings(inputs.tokens, torch.zeros_like(inputs.tokens))
         image = encoder.visn_fc(features, boxes)
         for layer in encoder.layer:
             text = layer(text, token_mask)[0]
@@ -92,12 +70,16 @@ class Lxmert(Model):
         joint, last = encoder.x_layers[:-1], encoder.x_layers[-1]
         for layer in joint:
             text, image = layer(text, token_mask, image, region_mask)
-        if image_states:
-            return last(text, token_mask, image, region_mask)
-        return language_side(last, text, token_mask, image, region_mask), None
+        if image_states or self.fusion is not None:
+            text, image = last(text, token_mask, image, region_mask)
+        else:
+            text, image = language_side(last, text, token_mask, image, region_mask), None
+        if self.fusion is not None:
+            return Encoded(text, image[:, 1:], self.fusion(text, image))
+        return Encoded(text, image, self.lxmert.pooler(text))
 
 
-def language_side(layer: Any, text: Tensor, token_mask: Tensor, image: Tensor, region_mask: Tensor | None) -> Tensor:
+def language_side(layer: Any, text: Tensor, token_mask: Tensor, image: Tensor, region_mask: Tensor) -> Tensor:
     """The text side of a cross layer: attention to regions, to text, inner layer. (B, L, H) to (B, L, H)."""
     text = layer.visual_attention(text, image, region_mask)[0]
     text = layer.lang_self_att(text, token_mask)[0]

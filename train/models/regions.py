@@ -5,8 +5,6 @@ Shapes: B examples, L text tokens, R regions, D numbers of a region's features, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor, nn
 
@@ -16,18 +14,10 @@ from train.models.layers import BASE_WIDTH, Dropout, Shape, initialise
 POOLED_WIDTH = 1024  # of the controlled models' poolers at BASE_WIDTH; in proportion at other widths
 
 
-@dataclass(frozen=True)
-class RegionInputs:
-    """features: (B, R, D); boxes: (B, R, 4), left, top, right, bottom, 0 to 1; mask: (B, R) bool."""
+def regions_of(inputs: Inputs, controlled: bool) -> tuple[Tensor, Tensor, Tensor] | None:
+    """Features (B, R, D), boxes (B, R, 4) and mask (B, R) of the regions of a batch, or None if it has none.
 
-    features: Tensor
-    boxes: Tensor
-    mask: Tensor
-
-
-def regions_of(inputs: Inputs, controlled: bool = False) -> RegionInputs | None:
-    """The regions of a batch, or None. controlled: insert a first region, the mean of the features, with the whole
-    image as its box.
+    controlled: insert a first region, the mean of the features, with the whole image as its box.
 
     Raises ValueError for regions without boxes, and for a controlled model without regions.
     """
@@ -46,7 +36,7 @@ def regions_of(inputs: Inputs, controlled: bool = False) -> RegionInputs | None:
         features = torch.cat([mean, features], 1)
         boxes = torch.cat([boxes.new_tensor([0.0, 0.0, 1.0, 1.0]).expand(len(mean), 1, 4), boxes], 1)
         mask = torch.cat([mask.new_ones(len(mean), 1), mask], 1)
-    return RegionInputs(features, boxes, mask)
+    return features, boxes, mask
 
 
 class Fusion(nn.Module):

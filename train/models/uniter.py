@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
+from transformers import BertConfig
+from transformers.models.bert.modeling_bert import BertPooler
 
 from train.config import ARCHITECTURES
 from train.data.inputs import Encoded, Inputs
-from train.models.layers import Dropout, Layer, LayerStack, Model, Pooler, Shape, TextEmbeddings, initialise
+from train.models.layers import Dropout, Model, Shape, TextEmbeddings, bert_encoder, initialise
 from train.models.regions import region_heads, regions_of
 
 BOXES = ("normalised", "pixels_y_first")
@@ -66,8 +68,9 @@ class Uniter(Model):
         if regions is None:
             states = self.uniter(inputs.tokens, inputs.token_mask)
         else:
-            mask = torch.cat([inputs.token_mask, regions.mask], 1)  # (B, S)
-            states = self.uniter(inputs.tokens, mask, regions.features, self.box_numbers(regions.boxes))
+            features, boxes, region_mask = regions
+            mask = torch.cat([inputs.token_mask, region_mask], 1)  # (B, S)
+            states = self.uniter(inputs.tokens, mask, features, self.box_numbers(boxes))
         text, image = states[:, :length], states[:, length:]
         if self.fusion is not None:
             return Encoded(text, image[:, 1:], self.fusion(text, image))
@@ -88,36 +91,25 @@ class Uniter(Model):
 class UniterEncoder(nn.Module):
     """The parameters under the published prefix `uniter.`, without `mask_embedding`, which only pretraining uses."""
 
-    def __init__(self, shape: Shape, box_width: int = 7, pooled: bool = True) -> None:
+    def __init__(self, shape: Shape, box_width: int, pooled: bool) -> None:
         super().__init__()
         self.embeddings = TextEmbeddings(shape)
         self.img_embeddings = RegionEmbeddings(shape, box_width)
-        self.encoder = LayerStack(Layer(shape) for _ in range(shape.layers))
+        self.encoder = bert_encoder(shape)
         if pooled:
-            self.pooler = Pooler(shape.width)
+            self.pooler = BertPooler(BertConfig(hidden_size=shape.width))  # type: ignore[no-untyped-call]
         self.apply(initialise)
 
     def forward(
-        self,
-        tokens: Tensor | None,
-        mask: Tensor,
-        features: Tensor | None = None,
-        boxes: Tensor | None = None,
-        segments: Tensor | None = None,
-        region_types: Tensor | None = None,
+        self, tokens: Tensor, mask: Tensor, features: Tensor | None = None, boxes: Tensor | None = None
     ) -> Tensor:
-        """tokens: (B, L); mask: (B, L + R); features: (B, R, D); boxes: (B, R, 7). Text or regions may be None.
-
-        region_types: (B, R), rows of the *text* segment table, 1 by default. Returns (B, L + R, H), text first.
-        """
-        parts = []
-        if tokens is not None:
-            parts.append(self.embeddings(tokens, segments))
+        """tokens: (B, L); mask: (B, S); features: (B, R, D); boxes: (B, R, 7). Returns (B, S, H), text first."""
+        states = self.embeddings(tokens)
         if features is not None:
-            if region_types is None:
-                region_types = torch.ones(features.shape[:2], dtype=torch.long, device=features.device)
-            parts.append(self.img_embeddings(features, boxes, self.embeddings.token_type_embeddings(region_types)))
-        return self.encoder(torch.cat(parts, 1), mask)  # (B, S, H)
+            types = torch.ones(features.shape[:2], dtype=torch.long, device=features.device)  # segments of the *text*
+            regions = self.img_embeddings(features, boxes, self.embeddings.token_type_embeddings(types))
+            states = torch.cat([states, regions], 1)
+        return self.encoder(states, mask).last_hidden_state
 
 
 class RegionEmbeddings(nn.Module):

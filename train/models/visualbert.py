@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from transformers import VisualBertConfig, VisualBertModel
 
 from train.config import ARCHITECTURES
@@ -62,31 +62,19 @@ class VisualBert(Model):
         """Without regions, the text alone, as in a BERT. Boxes are ignored."""
         self.check(inputs)
         regions = regions_of(inputs, controlled=self.fusion is not None)
-        features, mask = None, inputs.token_mask
+        features, types, mask = None, None, inputs.token_mask
         if regions is not None:
-            features, mask = regions.features, torch.cat([mask, regions.mask], 1)  # (B, S)
-        states = self.states(inputs.tokens, mask, features)
+            features, _, region_mask = regions
+            types = inputs.tokens.new_full(features.shape[:2], self.visual_token_type)
+            mask = torch.cat([mask, region_mask], 1)  # (B, S)
+        states = self.visual_bert.embeddings(
+            input_ids=inputs.tokens, visual_embeds=features, visual_token_type_ids=types
+        )
+        for layer in self.visual_bert.encoder.layer:
+            states = layer(states, mask)[0]
         length = inputs.tokens.shape[1]
         text, image = states[:, :length], states[:, length:]
         if self.fusion is not None:
             return Encoded(text, image[:, 1:], self.fusion(text, image))
         pooler: Any = self.visual_bert.pooler
         return Encoded(text, image if regions is not None else None, pooler(states))
-
-    def states(
-        self,
-        tokens: Tensor,
-        mask: Tensor,
-        features: Tensor | None = None,
-        segments: Tensor | None = None,
-        region_types: Tensor | None = None,
-    ) -> Tensor:
-        """tokens, segments: (B, L); mask: (B, L + R); features: (B, R, D); region_types: (B, R). Returns (B, S, H)."""
-        if features is not None and region_types is None:
-            region_types = tokens.new_full(features.shape[:2], self.visual_token_type)
-        states = self.visual_bert.embeddings(
-            input_ids=tokens, token_type_ids=segments, visual_embeds=features, visual_token_type_ids=region_types
-        )
-        for layer in self.visual_bert.encoder.layer:
-            states = layer(states, mask)[0]
-        return states

@@ -5,17 +5,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
 from train.cache import Block, Columns, cached_arrays
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from train.regions.pictures import PictureSet
+from train.regions.pictures import PictureSet
 
 BATCH = 16  # pictures
 

@@ -164,15 +164,11 @@ def _training_set(random: np.random.Generator) -> tuple[Tensor, Tensor]:
     return torch.stack([*shares, torch.zeros(1, SIDE, SIDE)]), torch.tensor([*labels, (len(SHAPES), len(SIZES))])
 
 
-def _cosine_basis() -> Tensor:
-    """(8, 8): the orthonormal cosine transform of 8 values, as in JPEG."""
-    from scipy.fft import dct
-
-    return torch.tensor(dct(np.eye(8), axis=0, norm="ortho"), dtype=torch.float32)
-
-
 def _perturb(crops: Tensor, basis: Tensor) -> Tensor:
-    """Add noise to a third of the crops, quantise the cosine coefficients of a third as a lossy file does."""
+    """Add noise to a third of the crops, quantise the cosine coefficients of a third as a lossy file does.
+
+    basis: (8, 8), the orthonormal cosine transform of 8 values, as in JPEG.
+    """
     third = len(crops) // 3
     crops = crops.clone()
     noisy = crops[:third]
@@ -188,11 +184,13 @@ def _perturb(crops: Tensor, basis: Tensor) -> Tensor:
 
 def train_recogniser(steps: int = 2000, batch: int = 192, seed: int = 0) -> Recogniser:
     """A network trained on random renderings. The same seed gives the same weights on the same machine."""
+    from scipy.fft import dct
+
     torch.manual_seed(seed)
     random = np.random.default_rng(seed)
     shares, labels = _training_set(random)
     colours = torch.tensor([list(COLOURS.values()), list((COLOURS | RELEASED_COLOURS).values())]) / 255
-    network, basis = Recogniser(), _cosine_basis()
+    network, basis = Recogniser(), torch.tensor(dct(np.eye(8), axis=0, norm="ortho"), dtype=torch.float32)
     small = (labels[:, 1] == SIZES.index("small")).nonzero()[:, 0]
     optimiser = torch.optim.AdamW(network.parameters(), lr=1.0, weight_decay=0.01)
     rate = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda i: 2e-3 * min(i / min(100, steps / 4), 1 - i / steps))
@@ -256,20 +254,14 @@ def held_out_crops(count: int, seed: int) -> tuple[np.ndarray, list[tuple[str, s
         share = _shift(share, down, right)[:, :, None]
         crop = share * COLOURS[colour] + (1 - share) * WHITE + random.uniform(-5, 5, (*share.shape[:2], 3))
         crop = np.clip(np.rint(crop), 0, 255).astype(np.uint8)
-        crops[i] = _resize_crop(_compress(crop, int(random.integers(80, 96))) if i % 2 else crop)
+        if i % 2:
+            file = io.BytesIO()
+            pillow.fromarray(crop).save(file, "JPEG", quality=int(random.integers(80, 96)))
+            crop = np.asarray(pillow.open(file).convert("RGB"))
+        small = resize_crops(torch.tensor(crop).permute(2, 0, 1)[None].float())[0]
+        crops[i] = small.permute(1, 2, 0).round().clamp(0, 255).byte().numpy()
         names.append((colour, SHAPES[shape], SIZES[size]))
     return crops, names
-
-
-def _compress(crop: np.ndarray, quality: int) -> np.ndarray:
-    file = io.BytesIO()
-    pillow.fromarray(crop).save(file, "JPEG", quality=quality)
-    return np.asarray(pillow.open(file).convert("RGB"))
-
-
-def _resize_crop(crop: np.ndarray) -> np.ndarray:
-    small = resize_crops(torch.tensor(crop).permute(2, 0, 1)[None].float())[0]
-    return small.permute(1, 2, 0).round().clamp(0, 255).byte().numpy()
 
 
 def accuracy(crops: np.ndarray, names: list[tuple[str, str, str]]) -> dict[str, float]:

@@ -144,14 +144,10 @@ def requests(config: Evaluation, dataset: Dataset, style: SceneStyle) -> Iterato
     for split in config.split:
         for setting in config.setting:
             for number in example_numbers(config, dataset, split):
-                yield request_of(style(dataset[split][number]), split, setting, config, dataset.grid)
-
-
-def request_of(example: Example, split: str, setting: str, config: Evaluation, grid: tuple[int, int] | None) -> Request:
-    """The request of one example in one setting."""
-    question = make_question(example, config.form)
-    messages = messages_of(question, example, setting, config.prompt, grid)
-    return Request(example.id, split, setting, messages, question, request_key(messages))
+                example = style(dataset[split][number])
+                question = make_question(example, config.form)
+                messages = messages_of(question, example, setting, config.prompt, dataset.grid)
+                yield Request(example.id, split, setting, messages, question, request_key(messages))
 
 
 # Replies -------------------------------------------------------------------------------------------------------------

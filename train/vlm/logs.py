@@ -6,16 +6,15 @@ Replies are parsed and scored anew by `travlr.questions`, so they are comparable
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from train.results.answers import AnswerFile, AnswerRecord
+from train.results.answers import AnswerFile
 from train.results.columns import Row
 from train.results.store import read_results, start_run, write_results
 from train.vlm.config import Evaluation, LogSettings, fingerprint
-from train.vlm.evaluation import SceneStyle, answer_of, request_of, result_rows
+from train.vlm.evaluation import SceneStyle, answer_of, requests, result_rows
 from train.vlm.requests import Reply
 from travlr.cli import Log
 from travlr.dataset import Dataset, open_dataset
@@ -40,12 +39,14 @@ def import_log(settings: LogSettings, log: Log = print) -> list[Row]:
         raise ValueError(f"data={dataset.folder}: is another dataset than that of log={settings.log}; give data=FOLDER")
     replies = _replies(settings.log, record)
     config, resolved = _evaluation(settings, record, facts, dataset, replies)
-    resolved["style"] = asdict(SceneStyle(config, dataset).style)
+    style = SceneStyle(config, dataset)
+    resolved["style"] = asdict(style.style)
     values = fingerprint(config, **resolved, wording=WORDING_VERSION, dataset=facts["dataset"], setting=None)
     values["harness"] = f"inspect_ai {record['eval'].get('packages', {}).get('inspect_ai', '')}".strip()
     folder = start_run(Path(settings.runs), values, data=str(dataset.folder))
     with locked(folder):
-        answers = list(_answers(config, dataset, replies))
+        asked = requests(config, dataset, style)
+        answers = [answer_of(request, replies[request.split, request.setting][request.id]) for request in asked]
         with AnswerFile(folder) as file:
             for answer in answers:
                 if file.answers.get((answer.split, answer.setting, answer.id)) != answer:
@@ -167,11 +168,3 @@ def _answered_count(dataset: Dataset, split: str, replies: dict[str, Reply]) -> 
     ids = dataset[split].columns("id")["id"].to_pylist()
     count = next((number for number, name in enumerate(ids) if name not in replies), len(ids))
     return count - count % 2
-
-
-def _answers(config: Evaluation, dataset: Dataset, replies: LoggedReplies) -> Iterator[AnswerRecord]:
-    for split in config.split:
-        for setting in config.setting:
-            for example in dataset[split][: config.limit]:
-                request = request_of(example, split, setting, config, dataset.grid)
-                yield answer_of(request, replies[split, setting][example.id])

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
+from scipy.special import log_expit
 
 from render.text import CAPTION_STYLES
 from train.config import Run
@@ -104,14 +104,6 @@ class TrainedModel:
             logits = predict(self.model.to(device), examples, [setting], device, precision)[setting]
             logit_of = dict(zip(examples.ids, logits.tolist(), strict=True))
             for request in group:
-                log_probabilities = _log_probabilities(logit_of[request.id])
+                logit = logit_of[request.id]
+                log_probabilities = {"true": float(log_expit(logit)), "false": float(log_expit(-logit))}
                 yield request, Reply(best_answer(log_probabilities), log_probabilities=log_probabilities)
-
-
-def _log_probabilities(logit: float) -> dict[str, float]:
-    """Log-probabilities of true and false, from the log-odds of true."""
-
-    def log_sigmoid(x: float) -> float:
-        return min(x, 0.0) - math.log1p(math.exp(-abs(x)))
-
-    return {"true": log_sigmoid(logit), "false": log_sigmoid(-logit)}
