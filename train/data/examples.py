@@ -1,7 +1,7 @@
 """Examples as arrays, from which a batch is looked up.
 
-Text is tokenised once, features of regions are computed once for each distinct picture, and pictures are drawn and
-scaled when a batch takes them. Only pictures that the project did not render are decoded, each once.
+Text is tokenised once, features of regions are computed once for each distinct picture, and pictures are assembled from
+scaled sprites. Only pictures that the project did not render are decoded, each once.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
 
@@ -23,6 +23,7 @@ Statistics = tuple[tuple[float, ...], tuple[float, ...]]  # mean and standard de
 MEAN = (0.48145466, 0.4578275, 0.40821073)
 STD = (0.26862954, 0.26130258, 0.27577711)
 PUBLISHED: Statistics = (MEAN, STD)
+MAX_CACHED = 1 << 28  # bytes of scaled pictures in memory
 
 
 def scale_picture(picture: np.ndarray, side: int) -> np.ndarray:
@@ -43,12 +44,19 @@ def normalise_pixels(pictures: np.ndarray, statistics: Statistics = PUBLISHED) -
 
 
 class Pictures:
-    """Pictures of scenes as `side` x `side` pixels: `Pictures(renderer, side)(grid)`."""
+    """Pictures of scenes as `side` x `side` pixels: `Pictures(renderer, side)(grid)`.
+
+    The pixels are those of the whole picture, scaled. If a scaled cell has a whole number of pixels, only the sprites
+    are scaled, once, unless they take more than 256 MiB; otherwise the last 256 MiB of scaled pictures stay in memory.
+    """
 
     def __init__(self, renderer: Renderer, side: int, statistics: Statistics = PUBLISHED) -> None:
         if not 1 <= side <= 4096:
             raise ValueError(f"pixels.side={side}: must be 1 to 4096")
         self.renderer, self.side, self.statistics = renderer, side, statistics
+        self._sprites = self._scaled_sprites()
+        self._white = normalise_pixels(np.full((1, 1, 1, 3), 255, np.uint8), statistics)
+        self._recent = functools.lru_cache(max(1, MAX_CACHED // (3 * side * side)))(self._picture)
 
     def __call__(self, grid: np.ndarray, random: np.random.Generator | None = None) -> Tensor:
         """Kind numbers (B, rows * columns) -> (B, 3, side, side) float32. A row of zeros gives the blank white picture,
@@ -56,16 +64,38 @@ class Pictures:
 
         random: augments the pictures (`train.data.augment`).
         """
-        grid = np.asarray(grid).reshape(-1, self.renderer.world.cells)
+        world = self.renderer.world
+        grid = np.asarray(grid).reshape(-1, world.cells)
+        blank = ~grid.any(axis=1)
         if random is not None:
             pictures = self.renderer.arrays(grid)
-            pictures[~grid.any(axis=1)] = 255
+            pictures[blank] = 255
             return normalise_pixels(augment_batch(pictures, self.side, random), self.statistics)
-        with ThreadPoolExecutor(torch.get_num_threads()) as pool:
-            return normalise_pixels(np.stack(list(pool.map(self._picture, grid))), self.statistics)
+        if self._sprites is not None:
+            tiles = torch.from_numpy(self.renderer.tiles(grid).astype(np.int64))
+            cells = self._sprites[tiles.reshape(-1, world.rows, world.columns)]  # (B, rows, columns, 3, height, width)
+            scaled = cells.permute(0, 3, 1, 4, 2, 5).reshape(len(grid), 3, self.side, self.side)
+            scaled[torch.from_numpy(blank)] = self._white
+            return scaled
+        pictures = np.stack([self._recent(tuple(cells)) for cells in grid.tolist()])
+        return normalise_pixels(pictures, self.statistics)
 
-    def _picture(self, cells: np.ndarray) -> np.ndarray:
-        full_size = self.renderer.arrays(cells[None])[0] if cells.any() else np.full((1, 1, 3), 255, np.uint8)
+    def _scaled_sprites(self) -> Tensor | None:
+        """(sprites, 3, height, width), or None if a scaled pixel would belong to two cells, or to the margin."""
+        renderer, side = self.renderer, self.side
+        if renderer.top or renderer.left or 4 * renderer.sprites.size * 3 > MAX_CACHED:
+            return None
+        if renderer.height % side or renderer.width % side:
+            return None
+        down, right = renderer.height // side, renderer.width // side
+        if renderer.cell % down or renderer.cell % right:
+            return None
+        size = (renderer.cell // right, renderer.cell // down)
+        sprites = [np.asarray(pillow.fromarray(s).resize(size, pillow.Resampling.BOX)) for s in renderer.rgb_sprites]
+        return normalise_pixels(np.stack(sprites), self.statistics)
+
+    def _picture(self, cells: tuple[int, ...]) -> np.ndarray:
+        full_size = self.renderer.arrays(np.array([cells]))[0] if any(cells) else np.full((1, 1, 3), 255, np.uint8)
         return scale_picture(full_size, self.side)
 
 
