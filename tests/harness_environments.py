@@ -32,7 +32,7 @@ def environment(name: str) -> Path:
             _run(sys.executable, "-m", "venv", str(folder))
             site = folder / Path(sysconfig.get_path("purelib")).relative_to(sys.prefix)
             (site / "packages_of_the_project.pth").write_text(sysconfig.get_path("purelib") + "\n")
-            install = (str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--no-deps")
+            install = (str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--no-deps", "--no-compile")
             _run(*install, "-r", str(packages))
             _run(*install, "-e", str(ROOT))  # for its entry points
             finished.write_text(made_of)
