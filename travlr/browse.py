@@ -29,7 +29,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from render.image import decode
+from render.png import decode
 from travlr import cli
 from travlr.audit.pictures import renderer_of
 from travlr.audit.rows import QUERY, TOTAL, score

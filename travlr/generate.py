@@ -20,7 +20,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from render.image import Renderer, make_renderer
+from render.image import make_renderer
+from render.pictures.renderer import Renderer
 from render.text import make_captioner
 from travlr import cli
 from travlr.config import Config, check_choice, check_settings, config_dict, option

@@ -18,7 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from render.image import encoder_digest
+from render.png import encoder_digest
 from travlr import files
 from travlr.cli import Log
 from travlr.files import KEPT, WORK, hashed, put_file, regular
