@@ -17,7 +17,7 @@ import pytest
 from tests.helpers import COUNTS, FORMATS, SMALL, command, flip, hashes, one_line, unfinish, write
 from travlr import Count, Image, Quantifiers, Spatiality, open_dataset
 from travlr.convert import convert_dataset
-from travlr.files import WORK
+from travlr.files import WORK, hashed
 from travlr.formats import LAYOUTS
 from travlr.formats.foreign import PUBLISHED_SPLITS
 from travlr.formats.manifest import FORMAT_VERSION, MANIFEST
@@ -216,7 +216,7 @@ def test_ids_that_do_not_count_the_rows_are_refused(sources: dict[str, Path], tm
     path.write_text(path.read_text().replace('"id": "cardinality-train-00000005"', '"id": "../../../x"'))
     manifest = json.loads((source / MANIFEST).read_text())
     entry = next(file for file in manifest["files"] if file["name"] == "train/metadata.jsonl")
-    entry["sha256"] = hashes(source)["train/metadata.jsonl"]
+    entry |= hashed([path])
     (source / MANIFEST).write_text(json.dumps(manifest))
     with pytest.raises(ValueError, match=r"row 5 of train has the id '../../../x'"):
         convert(source, tmp_path / "d", "imagefolder")

@@ -20,7 +20,7 @@ from typing import IO, Any, TypeVar
 
 import pyarrow as pa
 
-from travlr.files import WORK, placed, put_file, read_chunks
+from travlr.files import WORK, hashed, placed, put_file, read_chunks
 from travlr.formats.columns import ROW_GROUP, SCHEMA, damage, sound
 from travlr.formats.manifest import MANIFEST
 
@@ -229,6 +229,15 @@ def names_of(file: dict[str, Any]) -> Iterator[str]:
         return
     for number in range(file["start"], file["start"] + file["rows"]):
         yield name.replace("*", format(number, file["digits"]))
+
+
+def file_problem(folder: Path, file: dict[str, Any]) -> str:
+    """Why the files of an entry in the manifest's `files` are not as it says; empty where they are."""
+    try:
+        size_and_digest = hashed(folder / name for name in names_of(file))
+    except OSError as error:
+        return f"{error.filename}: {error.strerror}"
+    return "" if size_and_digest.items() <= file.items() else f"{file['name']}: not the bytes that were written"
 
 
 def names_present(folder: Path, files: Sequence[dict[str, Any]]) -> list[str]:
