@@ -161,12 +161,6 @@ def scenes(draw: st.DrawFn) -> tuple[World, tuple[Object, ...]]:
     return world, tuple(Object(*draw(kind), *divmod(cell, columns)) for cell in cells)
 
 
-@given(scenes())
-def test_captions_say_the_scene(case: tuple[World, tuple[Object, ...]]) -> None:
-    world, scene = case
-    assert parse_caption(Captioner(world).caption(scene)) == (world.columns, world.rows, scene)
-
-
 def test_captions_read_as_the_paper_writes_them() -> None:
     scene = (Object("red", "circle", "medium", 0, 0), Object("orange", "octagon", "medium", 5, 5))
     start = "Columns, left to right, are ordered A to F. Rows, top to bottom, are ordered 1 to 6. There is "
