@@ -86,7 +86,7 @@ def write_dataset(
         if earlier and _differs(earlier, plan):
             _put_job(plan.folder, earlier)  # marks the folder as ours in case this run is killed while it deletes files
             remove(plan.folder, earlier)
-            files.clear(plan.folder, keep=("lock", "job.json"))
+            files.clear(plan.folder / WORK, keep=("lock", "job.json"))
             earlier = None
         damaged = damaged_files(plan.folder, earlier) if earlier and _is_finished(earlier) else []
         if earlier and _is_finished(earlier) and not damaged:
@@ -178,7 +178,7 @@ def _begin(plan: Plan, earlier: dict[str, Any] | None, damaged: list[str], log: 
     if damaged:
         _log_damaged(folder, damaged, log)
     if not reusable:
-        files.clear(folder, keep=("lock", "job.json"))
+        files.clear(folder / WORK, keep=("lock", "job.json"))
         if earlier:
             log(f"{folder} was begun with other versions of the program or its packages: writing all of it again")
     for path in (folder / WORK).glob("*.tmp"):  # of a run that was killed
