@@ -48,7 +48,7 @@ from train.results.store import REPORT
 from travlr import cli
 from travlr.cli import Log, whole_number
 from travlr.dataset import open_dataset
-from travlr.files import WORK, Locked, close, hashed, locked
+from travlr.files import WORK, Locked, clear, close, hashed, locked
 
 PAGE, TEXT, EVALUATIONS = "report.html", "report.md", "evaluations.html"
 # The column of a table's data with our numbers, if it is not macro_f1.
@@ -161,7 +161,7 @@ def staged(out: Path) -> Iterator[Path]:
     try:
         stage.mkdir(parents=True, exist_ok=True)
         with locked(stage):
-            _empty(stage)
+            clear(stage, keep=(WORK,))  # the files of an earlier report that was killed
             try:
                 yield stage
                 refuse_foreign(out)
@@ -170,7 +170,7 @@ def staged(out: Path) -> Iterator[Path]:
                 close(stage)
                 os.rename(stage, out)
             except BaseException:
-                _empty(stage)
+                clear(stage, keep=(WORK,))
                 close(stage)
                 stage.rmdir()
                 raise
@@ -178,13 +178,6 @@ def staged(out: Path) -> Iterator[Path]:
         raise ValueError(
             f"{out}: another report is being written there; wait for it, or choose another --out"
         ) from None
-
-
-def _empty(stage: Path) -> None:
-    """Remove the files of an earlier report that was killed."""
-    for path in stage.iterdir():
-        if path.name != WORK:
-            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
 
 
 # Command line --------------------------------------------------------------------------------------------------------

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from render.image import IMAGE_STYLES, decode, png
+from render.image import IMAGE_STYLES
+from render.png import decode, png
 from render.text import CAPTION_STYLES
 from travlr import Example, Image, Style, make_example
 from travlr.tasks import TASKS

@@ -10,26 +10,9 @@ from render.pictures.jitter import jitter
 from render.pictures.labelled import labelled
 from render.pictures.look import Draw, Spans
 from render.pictures.plain import plain
-from render.pictures.renderer import CONTENT_VERSION, Renderer
+from render.pictures.renderer import Renderer
 from render.pictures.textured import textured
-from render.png import decode, encoder_digest, png
-from render.shapes import LEVELS, OUTLINES, WHITE, coverage, palette_of
 from travlr.scene import World
-
-__all__ = [
-    "CONTENT_VERSION",
-    "IMAGE_STYLES",
-    "LEVELS",
-    "OUTLINES",
-    "WHITE",
-    "Renderer",
-    "coverage",
-    "decode",
-    "encoder_digest",
-    "make_renderer",
-    "palette_of",
-    "png",
-]
 
 IMAGE_STYLES: dict[str, Draw] = {
     "plain": plain,

@@ -9,23 +9,10 @@ import functools
 
 from render.captions.ascii import AsciiCaptioner
 from render.captions.json import JsonCaptioner
-from render.captions.sentences import Captioner, caption_of
-from render.captions.style import CaptionStyle, Parsed, preface, short
+from render.captions.sentences import Captioner
+from render.captions.style import CaptionStyle, Parsed, short
 from render.captions.table import TableCaptioner
 from travlr.scene import COLOURS, SHAPES, World
-
-__all__ = [
-    "CAPTION_STYLES",
-    "CaptionStyle",
-    "Captioner",
-    "caption_of",
-    "make_captioner",
-    "noun",
-    "parse_caption",
-    "parse_noun",
-    "plural",
-    "preface",
-]
 
 CAPTION_STYLES: dict[str, type[CaptionStyle]] = {
     "sentences": Captioner,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -70,3 +71,14 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def by_format(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The same small dataset in each format."""
+    from tests.helpers import FORMATS, write
+
+    base = tmp_path_factory.mktemp("formats")
+    for layout in FORMATS:
+        write(base / layout, format=layout)
+    return {layout: base / layout for layout in FORMATS}

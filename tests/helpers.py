@@ -13,7 +13,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,7 @@ from travlr.formats import LAYOUTS
 from travlr.formats.base import Part
 from travlr.formats.columns import COLUMNS, SCHEMA
 from travlr.formats.manifest import MANIFEST
-from travlr.generate import Tables
+from travlr.generate import part_tables
 from travlr.tasks.base import Task
 
 ROOT = Path(__file__).parent.parent
@@ -189,21 +188,16 @@ def one_line(text: str) -> str:
     return lines[0]
 
 
-@dataclass(frozen=True)
-class Failing(Tables):
+def failing_tables(config_json: str, how: str, part: Part) -> Iterator[pa.Table]:
     """Makes rows, and fails in the last part of training: it `dies`, rows are `missing`, or the disk is `full`."""
-
-    how: str = ""
-
-    def __call__(self, part: Part) -> Iterator[pa.Table]:
-        tables = super().__call__(part)
-        if (part.split, part.number) == ("train", 1):
-            if self.how == "dies":
-                os._exit(1)
-            if self.how == "full":
-                raise OSError(errno.ENOSPC, "No space left on device", "somewhere")
-            tables = (table.slice(1) for table in tables)
-        yield from tables
+    tables = part_tables(config_json, part)
+    if (part.split, part.number) == ("train", 1):
+        if how == "dies":
+            os._exit(1)
+        if how == "full":
+            raise OSError(errno.ENOSPC, "No space left on device", "somewhere")
+        tables = (table.slice(1) for table in tables)
+    yield from tables
 
 
 def task_of_the_page(folder: Path) -> type[Task]:

@@ -9,7 +9,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from render.image import Renderer, decode, make_renderer
+from render.image import make_renderer
+from render.pictures.renderer import Renderer
+from render.png import decode
 from render.text import parse_caption
 from travlr.scene import Object, Scene, World, objects_of
 from travlr.tasks import parse_query, truth

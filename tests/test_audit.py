@@ -16,7 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from render.text import caption_of, parse_caption
+from render.captions.sentences import Captioner
+from render.text import parse_caption
 from tests.helpers import FORMATS, called, command, one_line, write
 from travlr import Cardinality, Comparison, Count, Image, Object, Quantifiers, Query, Spatiality, World, cli
 from travlr.audit.__main__ import main
@@ -145,7 +146,7 @@ def flip_answer(rows: Rows) -> None:
 
 def swap_mentions(rows: Rows) -> None:
     objects = rows[5]["objects"]
-    rows[5]["caption"] = caption_of(scene_of([objects[1], objects[0], *objects[2:]]), World())
+    rows[5]["caption"] = Captioner(World()).caption(scene_of([objects[1], objects[0], *objects[2:]]))
 
 
 def swap_images(rows: Rows) -> None:
@@ -165,7 +166,7 @@ def move_object(rows: Rows) -> None:
 
 def move_object_and_caption(rows: Rows) -> None:
     move_object(rows)
-    rows[5]["caption"] = caption_of(scene_of(rows[5]["objects"]), World())
+    rows[5]["caption"] = Captioner(World()).caption(scene_of(rows[5]["objects"]))
 
 
 def distractor_and_empty_cell(row: dict[str, Any]) -> tuple[dict[str, Any], tuple[int, int]]:
@@ -208,7 +209,7 @@ def repeat(rows: Rows) -> None:
     for row in rows[:20]:
         if other := kept.get((row["query"], *row["pair"], row["answer"])):
             objects = other["objects"][::-1]
-            caption = caption_of(scene_of(objects), World())
+            caption = Captioner(World()).caption(scene_of(objects))
             picture = other["image"] | {"path": row["image"]["path"]}
             row.update(objects=objects, caption=caption, image=picture)
             return
@@ -284,7 +285,7 @@ def test_a_moved_object_makes_a_spatial_query_void(clean: Path, tmp_path: Path) 
         row = rows[5]
         target = next(o for o in row["objects"] if o["queried"])
         target["colour"] = next(c for c in World().colours if c not in {o["colour"] for o in row["objects"]})
-        row["caption"] = caption_of(scene_of(row["objects"]), World())
+        row["caption"] = Captioner(World()).caption(scene_of(row["objects"]))
 
     folder = shutil.copytree(clean / "spatiality", tmp_path / "d")
     forge(folder, "train", repaint)

@@ -17,21 +17,13 @@ import pytest
 from tests.helpers import COUNTS, FORMATS, SMALL, command, flip, hashes, one_line, unfinish, write
 from travlr import Count, Image, Quantifiers, Spatiality, open_dataset
 from travlr.convert import convert_dataset
-from travlr.files import WORK
+from travlr.files import WORK, hashed
 from travlr.formats import LAYOUTS
 from travlr.formats.foreign import PUBLISHED_SPLITS
 from travlr.formats.manifest import FORMAT_VERSION, MANIFEST
 from travlr.scene import SPLITS
 
 LOSSLESS = [layout for layout in FORMATS if layout != "original"]
-
-
-@pytest.fixture(scope="module")
-def sources(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    base = tmp_path_factory.mktemp("sources")
-    for layout in FORMATS:
-        write(base / layout, format=layout)
-    return {layout: base / layout for layout in FORMATS}
 
 
 def convert(source: Path, folder: Path, layout: str, **options: Any) -> dict[str, Any]:
@@ -56,15 +48,15 @@ def data(folder: Path) -> dict[str, str]:
 @pytest.mark.parametrize("target", FORMATS)
 @pytest.mark.parametrize("source", LOSSLESS)
 def test_a_lossless_dataset_becomes_what_generate_writes_in_the_other_format(
-    source: str, target: str, sources: dict[str, Path], tmp_path: Path
+    source: str, target: str, by_format: dict[str, Path], tmp_path: Path
 ) -> None:
-    before = hashes(sources[source])
-    manifest = convert(sources[source], tmp_path / "d", target)
-    assert data(tmp_path / "d") == data(sources[target])
-    written = json.loads((sources[target] / MANIFEST).read_text())
+    before = hashes(by_format[source])
+    manifest = convert(by_format[source], tmp_path / "d", target)
+    assert data(tmp_path / "d") == data(by_format[target])
+    written = json.loads((by_format[target] / MANIFEST).read_text())
     assert {k: v for k, v in manifest.items() if k != "source"} == {k: v for k, v in written.items() if k != "source"}
     assert manifest["source"]["layout"] == source and str(tmp_path) not in json.dumps(manifest)
-    assert hashes(sources[source]) == before
+    assert hashes(by_format[source]) == before
 
 
 def test_there_and_back_gives_the_same_files_whatever_the_rows_per_file(tmp_path: Path) -> None:
@@ -80,25 +72,25 @@ def test_there_and_back_gives_the_same_files_whatever_the_rows_per_file(tmp_path
 
 @pytest.mark.parametrize("target", LOSSLESS)
 def test_from_original_all_columns_survive_and_pictures_stay_jpeg(
-    target: str, sources: dict[str, Path], tmp_path: Path
+    target: str, by_format: dict[str, Path], tmp_path: Path
 ) -> None:
-    manifest = convert(sources["original"], tmp_path / "d", target)
+    manifest = convert(by_format["original"], tmp_path / "d", target)
     rows = rows_of(tmp_path / "d")
-    assert without_pictures(rows) == without_pictures(rows_of(sources["parquet"]))
+    assert without_pictures(rows) == without_pictures(rows_of(by_format["parquet"]))
     number = 0
     for split in SPLITS:
         for row in rows[split]:
-            assert row["image"]["bytes"] == (sources["original"] / "images" / f"{number}.jpg").read_bytes()
+            assert row["image"]["bytes"] == (by_format["original"] / "images" / f"{number}.jpg").read_bytes()
             assert row["image"]["path"] == f"{row['id']}.jpg"
             number += 1
     assert manifest["pixels"] is None
-    assert manifest["content_digest"] == json.loads((sources["original"] / MANIFEST).read_text())["content_digest"]
+    assert manifest["content_digest"] == json.loads((by_format["original"] / MANIFEST).read_text())["content_digest"]
     convert(tmp_path / "d", tmp_path / "back", "original")
-    assert data(tmp_path / "back") == data(sources["original"])
+    assert data(tmp_path / "back") == data(by_format["original"])
 
 
-def test_webdataset_of_jpegs_names_them_so(sources: dict[str, Path], tmp_path: Path) -> None:
-    convert(sources["original"], tmp_path / "d", "webdataset")
+def test_webdataset_of_jpegs_names_them_so(by_format: dict[str, Path], tmp_path: Path) -> None:
+    convert(by_format["original"], tmp_path / "d", "webdataset")
     with tarfile.open(tmp_path / "d" / "train-00000-of-00002.tar") as tar:
         assert {name.split(".")[1] for name in tar.getnames()} == {"jpg", "json"}
 
@@ -174,12 +166,12 @@ def test_what_is_not_in_the_published_layout_is_one_line(
 
 
 def test_a_damaged_or_unfinished_source_is_refused_before_anything_is_written(
-    sources: dict[str, Path], tmp_path: Path
+    by_format: dict[str, Path], tmp_path: Path
 ) -> None:
     unfinish(tmp_path / "unfinished")
     (tmp_path / "empty").mkdir()
     for name in ("damaged", "newer"):
-        shutil.copytree(sources["parquet"], tmp_path / name)
+        shutil.copytree(by_format["parquet"], tmp_path / name)
     flip(tmp_path / "damaged" / "test_ood-00001-of-00002.parquet")
     newer = json.loads((tmp_path / "newer" / MANIFEST).read_text()) | {"format_version": FORMAT_VERSION + 1}
     (tmp_path / "newer" / MANIFEST).write_text(json.dumps(newer))
@@ -208,31 +200,31 @@ def test_source_and_target_must_be_apart(where: str, tmp_path: Path) -> None:
     assert hashes(tmp_path) == before
 
 
-def test_ids_that_do_not_count_the_rows_are_refused(sources: dict[str, Path], tmp_path: Path) -> None:
+def test_ids_that_do_not_count_the_rows_are_refused(by_format: dict[str, Path], tmp_path: Path) -> None:
     """Files are named after ids, so one such as `../x` would be written elsewhere."""
     source = tmp_path / "source"
-    shutil.copytree(sources["imagefolder"], source)
+    shutil.copytree(by_format["imagefolder"], source)
     path = source / "train" / "metadata.jsonl"
     path.write_text(path.read_text().replace('"id": "cardinality-train-00000005"', '"id": "../../../x"'))
     manifest = json.loads((source / MANIFEST).read_text())
     entry = next(file for file in manifest["files"] if file["name"] == "train/metadata.jsonl")
-    entry["sha256"] = hashes(source)["train/metadata.jsonl"]
+    entry |= hashed([path])
     (source / MANIFEST).write_text(json.dumps(manifest))
     with pytest.raises(ValueError, match=r"row 5 of train has the id '../../../x'"):
         convert(source, tmp_path / "d", "imagefolder")
 
 
-def test_another_source_in_the_target_is_refused_or_replaced(sources: dict[str, Path], tmp_path: Path) -> None:
+def test_another_source_in_the_target_is_refused_or_replaced(by_format: dict[str, Path], tmp_path: Path) -> None:
     folder = tmp_path / "d"
-    convert(sources["webdataset"], folder, "parquet")
+    convert(by_format["webdataset"], folder, "parquet")
     before = hashes(folder)
     with pytest.raises(ValueError, match=r'd: holds a dataset with source.layout="webdataset"; name another folder'):
-        convert(sources["imagefolder"], folder, "parquet")
+        convert(by_format["imagefolder"], folder, "parquet")
     with pytest.raises(ValueError, match="d: holds a dataset with source"):
         write(folder)
     assert hashes(folder) == before
-    convert(sources["imagefolder"], folder, "parquet", overwrite=True)
-    assert data(folder) == data(sources["parquet"])
+    convert(by_format["imagefolder"], folder, "parquet", overwrite=True)
+    assert data(folder) == data(by_format["parquet"])
 
 
 # The command --------------------------------------------------------------------------------------------------------
@@ -252,9 +244,9 @@ convert.main(sys.argv[1:])
 """
 
 
-def test_the_command_goes_on_after_a_kill(sources: dict[str, Path], tmp_path: Path) -> None:
+def test_the_command_goes_on_after_a_kill(by_format: dict[str, Path], tmp_path: Path) -> None:
     source, folder = tmp_path / "a source, (1)", tmp_path / "it's = ~here"
-    shutil.copytree(sources["imagefolder"], source)
+    shutil.copytree(by_format["imagefolder"], source)
     arguments = [str(source), str(folder), "format=parquet"]
     code, _, err = command("", *arguments, "workers=1", code=KILLED)
     assert code == -signal.SIGKILL, err
@@ -262,7 +254,7 @@ def test_the_command_goes_on_after_a_kill(sources: dict[str, Path], tmp_path: Pa
     code, out, err = command("convert", *arguments, "workers=2", cwd=tmp_path, env={"PYTHONHASHSEED": "3"})
     assert (code, err) == (0, "") and "resuming" in out
     assert f"train      {COUNTS['train']:>9,} examples" in out and "check it with: python -m travlr.audit" in out
-    assert data(folder) == data(sources["parquet"])
+    assert data(folder) == data(by_format["parquet"])
     code, out, _ = command("convert", *arguments)
     assert code == 0 and "is complete: nothing to do" in out
 

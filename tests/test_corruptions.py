@@ -25,8 +25,8 @@ from isal import isal_zlib
 from PIL import Image as pillow
 from PIL import PngImagePlugin
 
+from render.captions.sentences import Captioner
 from render.png import deflate
-from render.text import caption_of
 from tests.helpers import write
 from travlr import Cardinality, Count, Image, Object, World
 from travlr.audit.checks import audit
@@ -222,7 +222,7 @@ def number(rows: Rows, split: str = "train") -> Rows:
 def draw(row: Row) -> None:
     """Make caption and picture those of the objects column."""
     world = World()
-    row["caption"] = caption_of(tuple(Object(**o) for o in row["objects"]), world)
+    row["caption"] = Captioner(world).caption(tuple(Object(**o) for o in row["objects"]))
     grid = [0] * world.cells
     for o in row["objects"]:
         grid[o["row"] * world.columns + o["column"]] = world.number[o["size"], o["shape"], o["colour"]]

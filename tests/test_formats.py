@@ -37,14 +37,6 @@ TEXT = [name for name in COLUMNS if name != "image"]
 PUBLISHED = tuple(PUBLISHED_SPLITS.values())
 
 
-@pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    base = tmp_path_factory.mktemp("formats")
-    for layout in FORMATS:
-        write(base / layout, format=layout)
-    return {layout: base / layout for layout in FORMATS}
-
-
 def manifest_of(folder: Path) -> dict[str, Any]:
     return json.loads((folder / "dataset.json").read_text())
 
@@ -93,8 +85,8 @@ def pixels(split: str, index: int, mode: str = "RGB") -> list[Any]:
     return [mode, *picture.size, picture.convert("RGB").tobytes().hex()]
 
 
-def test_load_dataset_opens_parquet_with_splits_types_and_pictures(folders: dict[str, Path], tmp_path: Path) -> None:
-    told = load("folder", folders["parquet"], tmp_path)
+def test_load_dataset_opens_parquet_with_splits_types_and_pictures(by_format: dict[str, Path], tmp_path: Path) -> None:
+    told = load("folder", by_format["parquet"], tmp_path)
     assert {split: len(rows) for split, rows in told["rows"].items()} == COUNTS
     assert list(told["features"]) == list(COLUMNS)
     assert told["features"]["image"].startswith("Image(")
@@ -110,8 +102,8 @@ def test_load_dataset_opens_parquet_with_splits_types_and_pictures(folders: dict
             assert rows[index] == expected(split, index)
 
 
-def test_load_dataset_opens_imagefolder_with_the_splits_of_its_card(folders: dict[str, Path], tmp_path: Path) -> None:
-    told = load("folder", folders["imagefolder"], tmp_path)
+def test_load_dataset_opens_imagefolder_with_the_splits_of_its_card(by_format: dict[str, Path], tmp_path: Path) -> None:
+    told = load("folder", by_format["imagefolder"], tmp_path)
     assert set(told["features"]) == set(COLUMNS)
     assert told["features"]["image"].startswith("Image(") and told["features"]["answer"] == "Value('bool')"
     assert {split: len(rows) for split, rows in told["rows"].items()} == COUNTS
@@ -121,8 +113,8 @@ def test_load_dataset_opens_imagefolder_with_the_splits_of_its_card(folders: dic
             assert rows[index] == expected(split, index)
 
 
-def test_load_dataset_opens_imagefolder_by_its_layout_alone(folders: dict[str, Path], tmp_path: Path) -> None:
-    told = load("imagefolder", folders["imagefolder"], tmp_path)  # it knows no splits but train, validation and test
+def test_load_dataset_opens_imagefolder_by_its_layout_alone(by_format: dict[str, Path], tmp_path: Path) -> None:
+    told = load("imagefolder", by_format["imagefolder"], tmp_path)  # it knows no splits but train, validation and test
     assert {split: len(rows) for split, rows in told["rows"].items()} == {"train": 100, "validation": 50, "test": 110}
     for rows in told["rows"].values():
         for row in rows[:: len(rows) - 1]:
@@ -131,8 +123,8 @@ def test_load_dataset_opens_imagefolder_by_its_layout_alone(folders: dict[str, P
             assert row == expected(split, int(index))
 
 
-def test_load_dataset_opens_webdataset_with_its_own_columns(folders: dict[str, Path], tmp_path: Path) -> None:
-    told = load("folder", folders["webdataset"], tmp_path)
+def test_load_dataset_opens_webdataset_with_its_own_columns(by_format: dict[str, Path], tmp_path: Path) -> None:
+    told = load("folder", by_format["webdataset"], tmp_path)
     assert set(told["features"]) == {"__key__", "__url__", "json", "png"}
     assert {split: len(rows) for split, rows in told["rows"].items()} == COUNTS
     for split, rows in told["rows"].items():
@@ -144,10 +136,10 @@ def test_load_dataset_opens_webdataset_with_its_own_columns(folders: dict[str, P
 # Other readers ------------------------------------------------------------------------------------------------------
 
 
-def test_pyarrow_and_pandas_read_parquet(folders: dict[str, Path]) -> None:
+def test_pyarrow_and_pandas_read_parquet(by_format: dict[str, Path]) -> None:
     pandas = import_module("pandas")
     for split, count in COUNTS.items():
-        paths = sorted(folders["parquet"].glob(f"{split}-*.parquet"))
+        paths = sorted(by_format["parquet"].glob(f"{split}-*.parquet"))
         assert [path.name for path in paths] == [
             f"{split}-{i:05d}-of-{len(paths):05d}.parquet" for i in range(len(paths))
         ]
@@ -172,16 +164,16 @@ def test_parquet_rows_come_a_thousand_to_a_group_and_pictures_are_not_compressed
     assert compression["image.bytes"] == "UNCOMPRESSED" and compression["caption"] == "ZSTD"
 
 
-def test_the_webdataset_library_reads_the_shards(folders: dict[str, Path]) -> None:
+def test_the_webdataset_library_reads_the_shards(by_format: dict[str, Path]) -> None:
     webdataset = import_module("webdataset")
-    shards = sorted(map(str, folders["webdataset"].glob("train-*.tar")))
+    shards = sorted(map(str, by_format["webdataset"].glob("train-*.tar")))
     samples = list(webdataset.WebDataset(shards, shardshuffle=False).decode())
     assert [sample["json"] for sample in samples] == [expected("train", i) for i in range(COUNTS["train"])]
     assert samples[0]["png"] and samples[0]["__key__"] == samples[0]["json"]["id"]
 
 
-def test_tars_tell_no_time_and_no_user(folders: dict[str, Path]) -> None:
-    for path in folders["webdataset"].glob("*.tar"):
+def test_tars_tell_no_time_and_no_user(by_format: dict[str, Path]) -> None:
+    for path in by_format["webdataset"].glob("*.tar"):
         with tarfile.open(path) as tar:
             assert {(m.mtime, m.uid, m.gid, m.uname, m.mode) for m in tar} == {(0, 0, 0, "", 0o644)}
 
@@ -190,9 +182,9 @@ def test_tars_tell_no_time_and_no_user(folders: dict[str, Path]) -> None:
 
 
 @pytest.mark.parametrize("layout", FORMATS)
-def test_the_card_says_what_is_there(layout: str, folders: dict[str, Path]) -> None:
+def test_the_card_says_what_is_there(layout: str, by_format: dict[str, Path]) -> None:
     yaml = import_module("yaml")
-    folder, manifest = folders[layout], manifest_of(folders[layout])
+    folder, manifest = by_format[layout], manifest_of(by_format[layout])
     _, head, body = (folder / "README.md").read_text().split("---\n", 2)
     header = yaml.safe_load(head)
     if layout == "original":
@@ -220,8 +212,8 @@ def header_of(folder: Path) -> dict[str, Any]:
     return import_module("yaml").safe_load((folder / "README.md").read_text().split("---\n")[1])
 
 
-def test_the_card_has_licence_size_citation_and_shortcuts(folders: dict[str, Path], tmp_path: Path) -> None:
-    for layout, folder in folders.items():
+def test_the_card_has_licence_size_citation_and_shortcuts(by_format: dict[str, Path], tmp_path: Path) -> None:
+    for layout, folder in by_format.items():
         assert header_of(folder)["license"] == "apache-2.0", layout
         assert header_of(folder)["size_categories"] == ["n<1K"]
         body = (folder / "README.md").read_text()
@@ -252,8 +244,8 @@ def test_size_categories_are_those_of_the_hub(rows: int, category: str) -> None:
     assert _size(rows) == category
 
 
-def test_published_data_keep_their_licence(folders: dict[str, Path], tmp_path: Path) -> None:
-    shutil.copytree(folders["original"], tmp_path / "published")
+def test_published_data_keep_their_licence(by_format: dict[str, Path], tmp_path: Path) -> None:
+    shutil.copytree(by_format["original"], tmp_path / "published")
     for name in ("dataset.json", "README.md", "example.png"):
         (tmp_path / "published" / name).unlink()
     convert_dataset(tmp_path / "published", tmp_path / "d", "parquet", workers=1, log=lambda line: None)
@@ -271,14 +263,14 @@ def test_the_project_has_a_licence_and_a_citation() -> None:
     assert [author["family-names"] for author in citation["preferred-citation"]["authors"]] == ["Chow", "Tan", "Kan"]
 
 
-def test_all_formats_hold_the_same_content(folders: dict[str, Path]) -> None:
-    manifests = {layout: manifest_of(folder) for layout, folder in folders.items()}
+def test_all_formats_hold_the_same_content(by_format: dict[str, Path]) -> None:
+    manifests = {layout: manifest_of(folder) for layout, folder in by_format.items()}
     assert len({manifests[layout]["content_digest"] for layout in FORMATS if layout != "original"}) == 1
     assert manifests["original"]["pixels"] is None  # JPEG loses some
     for split, count in COUNTS.items():
         rows = {
             layout: pa.concat_tables(LAYOUTS[layout].read(folder, manifests[layout], split)).to_pylist()
-            for layout, folder in folders.items()
+            for layout, folder in by_format.items()
         }
         assert len(rows["parquet"]) == count
         assert rows["imagefolder"] == rows["webdataset"] == rows["parquet"]
@@ -290,9 +282,9 @@ def test_all_formats_hold_the_same_content(folders: dict[str, Path]) -> None:
 @pytest.mark.parametrize("layout", FORMATS)
 @pytest.mark.parametrize(("start", "stop"), [(0, 1), (30, 80), (50, 100), (99, 100), (0, 100), (40, None)])
 def test_any_rows_of_a_split_can_be_read_alone(
-    layout: str, start: int, stop: int | None, folders: dict[str, Path]
+    layout: str, start: int, stop: int | None, by_format: dict[str, Path]
 ) -> None:
-    tables = LAYOUTS[layout].read(folders[layout], manifest_of(folders[layout]), "train", start, stop)
+    tables = LAYOUTS[layout].read(by_format[layout], manifest_of(by_format[layout]), "train", start, stop)
     ids = [name for table in tables for name in table["id"].to_pylist()]
     assert ids == [f"cardinality-train-{i:08d}" for i in range(start, stop or 100)]
 
@@ -452,9 +444,9 @@ def null_in_tar(path: Path, *place: str | int) -> None:
     ],
 )
 def test_a_null_in_json_is_refused_by_its_column(
-    layout: str, name: str, change: Callable[..., None], place: str, folders: dict[str, Path], tmp_path: Path
+    layout: str, name: str, change: Callable[..., None], place: str, by_format: dict[str, Path], tmp_path: Path
 ) -> None:
-    shutil.copytree(folders[layout], tmp_path / "d")
+    shutil.copytree(by_format[layout], tmp_path / "d")
     change(tmp_path / "d" / name, *NULLS[place])
     column = ".".join(part for part in place.split(".") if part != "0")
     with pytest.raises(ValueError, match=rf"{name}: damaged \(column {column} has a null\)$"):
@@ -462,8 +454,8 @@ def test_a_null_in_json_is_refused_by_its_column(
 
 
 @pytest.mark.parametrize("name", ["colour", "shape", "size", "row", "column", "queried"])
-def test_a_null_in_the_published_layout_is_refused(name: str, folders: dict[str, Path], tmp_path: Path) -> None:
-    shutil.copytree(folders["original"], tmp_path / "d")
+def test_a_null_in_the_published_layout_is_refused(name: str, by_format: dict[str, Path], tmp_path: Path) -> None:
+    shutil.copytree(by_format["original"], tmp_path / "d")
     replaced(rf'"{name}": [^,}}]+', f'"{name}": null')(tmp_path / "d" / "metadata.jsonl")
     with pytest.raises(ValueError, match=r"index\.csv: damaged") as caught:
         list(LAYOUTS["original"].read(tmp_path / "d", manifest_of(tmp_path / "d"), "train"))

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from render.image import decode
+from render.png import decode
 from tests.chat_server import ChatServer, text_and_picture
 from tests.harness_environments import environment, run_in
 from tests.helpers import called, command

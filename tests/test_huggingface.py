@@ -21,7 +21,7 @@ from travlr import make_example, open_dataset
 from travlr.audit.checks import audit
 from travlr.audit.report import Check
 from travlr.files import WORK
-from travlr.formats import LAYOUTS, parquet
+from travlr.formats import parquet
 from travlr.formats.columns import FEATURES, SCHEMA
 from travlr.formats.manifest import MANIFEST
 
@@ -34,14 +34,6 @@ def offline() -> Any:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
         yield
-
-
-@pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    base = tmp_path_factory.mktemp("huggingface")
-    for layout in LAYOUTS:
-        write(base / layout, format=layout)
-    return {layout: base / layout for layout in LAYOUTS}
 
 
 def load(folder: Path, cache: Path, **options: Any) -> Any:
@@ -87,9 +79,9 @@ def picture_mode(folder: Path) -> Check:
 
 @pytest.mark.parametrize("layout", LOADED)
 @pytest.mark.parametrize("streaming", [False, True])
-def test_rows_have_rgb_pictures(layout: str, streaming: bool, folders: dict[str, Path], tmp_path: Path) -> None:
+def test_rows_have_rgb_pictures(layout: str, streaming: bool, by_format: dict[str, Path], tmp_path: Path) -> None:
     column = LOADED[layout]
-    loaded = load(folders[layout], tmp_path, streaming=streaming)
+    loaded = load(by_format[layout], tmp_path, streaming=streaming)
     for split in ("train", "test_ood"):
         assert loaded[split].features[column].mode == "RGB"
         row = next(iter(loaded[split]))
@@ -99,36 +91,36 @@ def test_rows_have_rgb_pictures(layout: str, streaming: bool, folders: dict[str,
         assert np.array_equal(tensor.permute(1, 2, 0).numpy(), rgb(split, 0))
 
 
-def test_a_parquet_file_declares_its_picture_mode_without_a_card(folders: dict[str, Path], tmp_path: Path) -> None:
-    path = str(next(folders["parquet"].glob("test_ind-*")))
+def test_a_parquet_file_declares_its_picture_mode_without_a_card(by_format: dict[str, Path], tmp_path: Path) -> None:
+    path = str(next(by_format["parquet"].glob("test_ind-*")))
     loaded = datasets.load_dataset("parquet", data_files=path, cache_dir=str(tmp_path))["train"]
     assert np.array_equal(np.asarray(loaded[0]["image"]), rgb("test_ind", 0))
 
 
 @pytest.mark.parametrize("layout", ["imagefolder", "webdataset"])
-def test_converted_jpegs_are_declared_too(layout: str, folders: dict[str, Path], tmp_path: Path) -> None:
+def test_converted_jpegs_are_declared_too(layout: str, by_format: dict[str, Path], tmp_path: Path) -> None:
     from travlr.convert import convert_dataset
 
-    convert_dataset(folders["original"], tmp_path / "d", layout, workers=1, log=lambda line: None)
+    convert_dataset(by_format["original"], tmp_path / "d", layout, workers=1, log=lambda line: None)
     loaded = load(tmp_path / "d", tmp_path)["train"]
     column = "jpg" if layout == "webdataset" else "image"
     assert loaded.features[column].mode == "RGB" and loaded.num_rows == 100
     assert loaded.with_format("torch")[0][column].shape == (3, SIDE, SIDE)
 
 
-def test_the_header_of_the_card_is_as_datasets_writes_it(folders: dict[str, Path]) -> None:
+def test_the_header_of_the_card_is_as_datasets_writes_it(by_format: dict[str, Path]) -> None:
     import yaml
 
     written = datasets.Features.from_dict(json.loads(json.dumps(FEATURES)))._to_yaml_list()
-    header = {name: yaml.safe_load((folders[name] / "README.md").read_text().split("---\n")[1]) for name in LOADED}
+    header = {name: yaml.safe_load((by_format[name] / "README.md").read_text().split("---\n")[1]) for name in LOADED}
     assert header["parquet"]["dataset_info"]["features"] == written
     assert header["imagefolder"]["configs"][0]["features"] == written
     shards = header["webdataset"]["dataset_info"]["features"]
     assert datasets.Features._from_yaml_list(shards)._to_yaml_list() == shards
 
 
-def test_pngs_still_have_a_palette(folders: dict[str, Path]) -> None:
-    row = pq.read_table(next(folders["parquet"].glob("train-*"))).slice(0, 1).to_pylist()[0]
+def test_pngs_still_have_a_palette(by_format: dict[str, Path]) -> None:
+    row = pq.read_table(next(by_format["parquet"].glob("train-*"))).slice(0, 1).to_pylist()[0]
     assert pillow.open(io.BytesIO(row["image"]["bytes"])).mode == "P"
 
 
@@ -139,9 +131,9 @@ PROCESSORS = ("ViTImageProcessor", "ViltImageProcessor", "CLIPImageProcessor")
 
 @pytest.mark.parametrize("layout", LOADED)
 @pytest.mark.parametrize("name", PROCESSORS)
-def test_image_processors_take_rows(name: str, layout: str, folders: dict[str, Path], tmp_path: Path) -> None:
+def test_image_processors_take_rows(name: str, layout: str, by_format: dict[str, Path], tmp_path: Path) -> None:
     process = getattr(transformers, name)()
-    rows = load(folders[layout], tmp_path)["test_ind"]
+    rows = load(by_format[layout], tmp_path)["test_ind"]
     given = process([row[LOADED[layout]] for row in rows.select(range(3))], return_tensors="np")
     pictures = [make_example(SMALL, "test_ind", index).picture().convert("RGB") for index in range(3)]
     due = process(pictures, return_tensors="np")
@@ -149,8 +141,8 @@ def test_image_processors_take_rows(name: str, layout: str, folders: dict[str, P
     assert np.array_equal(given["pixel_values"], due["pixel_values"])
 
 
-def test_a_data_loader_with_workers_gives_batches(folders: dict[str, Path], tmp_path: Path) -> None:
-    rows = load(folders["parquet"], tmp_path)["train"].with_format("torch").select_columns(["image", "answer"])
+def test_a_data_loader_with_workers_gives_batches(by_format: dict[str, Path], tmp_path: Path) -> None:
+    rows = load(by_format["parquet"], tmp_path)["train"].with_format("torch").select_columns(["image", "answer"])
     batches = list(DataLoader(rows, batch_size=32, num_workers=2))
     assert [batch["image"].shape[0] for batch in batches] == [32, 32, 32, 4]
     pictures = torch.cat([batch["image"] for batch in batches]).permute(0, 2, 3, 1).numpy()
@@ -159,8 +151,8 @@ def test_a_data_loader_with_workers_gives_batches(folders: dict[str, Path], tmp_
     assert answers == [make_example(SMALL, "train", index).answer for index in range(100)]
 
 
-def test_a_split_of_ours_goes_through_a_data_loader_with_workers(folders: dict[str, Path]) -> None:
-    reader = open_dataset(folders["parquet"])["train"]
+def test_a_split_of_ours_goes_through_a_data_loader_with_workers(by_format: dict[str, Path]) -> None:
+    reader = open_dataset(by_format["parquet"])["train"]
     reader[0]  # so that this process has a file open when workers begin
     loader: Any = DataLoader(reader, batch_size=32, num_workers=2, collate_fn=list)  # type: ignore[arg-type]
     batches = list(loader)
@@ -192,7 +184,7 @@ def test_converting_a_dataset_without_a_mode_declares_it(old: Path, tmp_path: Pa
 
 
 @pytest.mark.parametrize("layout", ["imagefolder", "webdataset"])
-def test_a_card_without_a_mode_is_noted_and_made_again(layout: str, folders: dict[str, Path], tmp_path: Path) -> None:
+def test_a_card_without_a_mode_is_noted_and_made_again(layout: str, by_format: dict[str, Path], tmp_path: Path) -> None:
     write(tmp_path / "d", format=layout)
     card = tmp_path / "d" / "README.md"
     text = card.read_text()

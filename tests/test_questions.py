@@ -57,6 +57,10 @@ def examples(name: str, number: int = FEW, split: str = "test_ind") -> list[Exam
     return known[:number]
 
 
+def request(example: Example, setting: str, form: str = "true_false", *others: Any, **named: Any) -> list[Any]:
+    return messages(make_question(example, form), example, setting, *others, **named)
+
+
 def text_of(message: list[dict[str, Any]]) -> str:
     (text,) = (part["text"] for part in message[0]["content"] if part["type"] == "text")
     return str(text)
@@ -71,7 +75,7 @@ def text_of(message: list[dict[str, Any]]) -> str:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_request_shows_what_its_setting_shows(name: str, form: str, setting: str, prompt: str) -> None:
     for example in examples(name):
-        message = messages(example, setting, form, prompt)
+        message = request(example, setting, form, prompt)
         assert len(message) == 1 and message[0]["role"] == "user"
         content = message[0]["content"]
         assert [part["type"] for part in content] == (["text"] if setting == "caption" else ["image", "text"])
@@ -97,11 +101,11 @@ def test_a_request_does_not_depend_on_the_answer(name: str, form: str) -> None:
     for example in examples(name):
         other = dataclasses.replace(example, answer=not example.answer, pair=("?",))
         for setting, prompt in itertools.product(SETTINGS, PROMPTS):
-            assert messages(example, setting, form, prompt) == messages(other, setting, form, prompt)
+            assert request(example, setting, form, prompt) == request(other, setting, form, prompt)
         if form in ("true_false", "open"):  # nor, with a picture alone, on the scene
             for one in examples(name, 200):
                 if one.query_form == example.query_form:
-                    texts = {text_of(messages(e, "image", form, "reason")) for e in (one, example)}
+                    texts = {text_of(request(e, "image", form, "reason")) for e in (one, example)}
                     assert len(texts) == 1
 
 
@@ -111,7 +115,7 @@ def test_requests_keep_their_wording() -> None:
     for name in ("spatiality", "cardinality", "quantifiers", "comparison"):
         for form, setting, prompt in itertools.product(FORMS, SETTINGS, PROMPTS):
             for example in examples(name, 4):
-                told.update(text_of(messages(example, setting, form, prompt)).encode())
+                told.update(text_of(request(example, setting, form, prompt)).encode())
     assert (WORDING_VERSION, told.hexdigest()[:16]) == ("1", "96c4b7df2e9a7b99")
 
 
@@ -119,11 +123,11 @@ def test_wrong_names_are_refused_with_the_valid_ones() -> None:
     example = examples("cardinality")[0]
     for wrong in ({"setting": "both"}, {"form": "essay"}, {"prompt": "shout"}):
         with pytest.raises(ValueError, match=next(iter(wrong.values()))):
-            messages(example, **{"setting": "image", **wrong})  # type: ignore[arg-type]
+            request(example, **{"setting": "image", **wrong})
     bare = dataclasses.replace(example, caption="A grid.")
     with pytest.raises(ValueError, match="grid="):
-        messages(bare, "image", "read")
-    assert "A to C" in text_of(messages(bare, "image", "read", grid=(3, 4)))
+        request(bare, "image", "read")
+    assert "A to C" in text_of(request(bare, "image", "read", grid=(3, 4)))
 
 
 def test_a_query_that_does_not_fit_its_scene_is_refused() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from analysis.probe import command as probe_command
 from docs.gallery import ROOT, gallery, markdown, styles_captions, styles_picture
-from render.image import decode
+from render.png import decode
 from train.settings import settings as train_settings
 from train.sweep import expand
 from travlr import generate

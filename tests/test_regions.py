@@ -16,7 +16,7 @@ import torch
 from PIL import Image as pillow
 from PIL import ImageDraw
 
-from render.image import Renderer
+from render.pictures.renderer import Renderer
 from train import cache
 from train.config import RegionSettings
 from train.data.pixels import MEAN, STD, Pictures

@@ -15,7 +15,8 @@ import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from render.image import IMAGE_STYLES, decode, make_renderer
+from render.image import IMAGE_STYLES, make_renderer
+from render.png import decode
 from render.text import CAPTION_STYLES, make_captioner
 from tests.helpers import called, hashes, one_line, write
 from tests.test_audit import Rows, failed, forge, independent

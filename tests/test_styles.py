@@ -14,8 +14,11 @@ from hypothesis import strategies as st
 from PIL import Image as pillow
 
 from render.captions.style import CaptionStyle
-from render.image import IMAGE_STYLES, Renderer, coverage, decode, make_renderer
+from render.image import IMAGE_STYLES, make_renderer
 from render.pictures import jitter, labelled
+from render.pictures.renderer import Renderer
+from render.png import decode
+from render.shapes import coverage
 from render.text import CAPTION_STYLES, make_captioner, parse_caption
 from tests.test_render import EVERYTHING, SPANS, random_grid, scenes
 from travlr.config import Style

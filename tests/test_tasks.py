@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from render.text import Captioner
+from render.captions.sentences import Captioner
 from travlr.config import Config, Count
 from travlr.sampler import Sampler
 from travlr.scene import COLOURS, IN_DISTRIBUTION, SHAPES, SIZES, SPLITS, Batch, World

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import errno
+import functools
 import json
 import os
 import resource
@@ -25,9 +26,9 @@ from tests.helpers import (
     ROOT,
     SETTINGS,
     SMALL,
-    Failing,
     command,
     edit,
+    failing_tables,
     flip,
     hashes,
     last_of,
@@ -41,7 +42,6 @@ from travlr import Count, workers
 from travlr.files import KEPT, WORK
 from travlr.formats import base, writing
 from travlr.formats.base import Part
-from travlr.formats.card import write_card
 from travlr.formats.columns import open_parquet
 from travlr.formats.manifest import FORMAT_VERSION, MANIFEST, versions
 from travlr.formats.writing import Plan, write_dataset
@@ -550,7 +550,8 @@ def failing(folder: Path, how: str) -> Plan:
     counts = {split: n["rows"] for split, n in manifest["splits"].items()}
     shutil.rmtree(folder)
     about = {"config": manifest["config"], "held_out": manifest["held_out"]}
-    return Plan(folder, "parquet", "cardinality", counts, 50, about, Failing(json.dumps(manifest["config"]), how))
+    tables = functools.partial(failing_tables, json.dumps(manifest["config"]), how)
+    return Plan(folder, "parquet", "cardinality", counts, 50, about, tables)
 
 
 @pytest.mark.parametrize("count", [1, 2])
@@ -559,13 +560,13 @@ def failing(folder: Path, how: str) -> Plan:
 )
 def test_what_fails_in_a_worker_is_said_here(how: str, error: str, count: int, tmp_path: Path) -> None:
     with pytest.raises((ValueError, OSError), match=error):
-        write_dataset(failing(tmp_path / "d", how), card=write_card, workers=count, log=lambda _: None)
+        write_dataset(failing(tmp_path / "d", how), workers=count, log=lambda _: None)
     assert not (tmp_path / "d" / MANIFEST).exists()
 
 
 def test_a_worker_that_dies_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="a worker died"):
-        write_dataset(failing(tmp_path / "d", "dies"), card=write_card, workers=2, log=lambda _: None)
+        write_dataset(failing(tmp_path / "d", "dies"), workers=2, log=lambda _: None)
 
 
 # Ray ----------------------------------------------------------------------------------------------------------------
@@ -589,9 +590,9 @@ def test_ray_writes_the_same_bytes_and_its_errors_are_one_line(
         assert hashes(tmp_path / "d") == whole["imagefolder"] and ended and ray.is_initialized()
         with pytest.raises(ValueError, match="has 49 rows, not 50"):
             plan = failing(tmp_path / "e", "missing")
-            write_dataset(plan, card=write_card, executor="ray", log=lambda _: None)
+            write_dataset(plan, executor="ray", log=lambda _: None)
         with pytest.raises(ValueError, match="executor=ray: ") as caught:
-            write_dataset(failing(tmp_path / "f", "dies"), card=write_card, executor="ray", log=lambda _: None)
+            write_dataset(failing(tmp_path / "f", "dies"), executor="ray", log=lambda _: None)
         one_line(str(caught.value))
     finally:
         ray.shutdown()

@@ -8,7 +8,7 @@ import inspect
 from pathlib import Path
 from typing import Any
 
-from render.image import CONTENT_VERSION
+from render.pictures.renderer import CONTENT_VERSION
 from train.config import ARCHITECTURES, CHECKPOINT_FILES, RENDERED, Run
 from train.data.text import vocabulary_digest
 from train.prepare import dataset_folder

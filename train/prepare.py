@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Protocol
 
 from travlr.audit.checks import audit
-from travlr.audit.examine import file_problem
 from travlr.cli import Log
 from travlr.dataset import open_dataset
 from travlr.files import path_digest
+from travlr.formats.base import file_problem
 from travlr.formats.manifest import FORMAT_VERSION, MANIFEST, has_manifest, read_manifest
 from travlr.tasks import TASKS
 

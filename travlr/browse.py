@@ -29,7 +29,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from render.image import decode
+from render.png import decode
 from travlr import cli
 from travlr.audit.pictures import renderer_of
 from travlr.audit.rows import QUERY, TOTAL, score
@@ -153,7 +153,7 @@ def content(folder: Path, examples: int, seed: int) -> dict[str, Any]:
     config = manifest["config"] or {}
     with damage(folder / MANIFEST):
         settings = dict(settings_of(config))
-        style_config = config_from_dict(config) if "style" in config else None
+        style_config = config_from_dict(config) if "style" in config else None  # None for the default styles
     return {
         "task": task,
         "facts": facts_of(manifest, settings),
@@ -164,7 +164,10 @@ def content(folder: Path, examples: int, seed: int) -> dict[str, Any]:
         ],
         "baselines": [*baselines(surveys), *unbound(folder)],
         "note": f"{COUNTS_NOTE} {TASKS[task].pair_note}",
-        "style": style_of(style_config),
+        "style": {  # area: left, top, right, bottom of a picture's cells, as fractions
+            "caption": style_config.style.caption if style_config else Style.caption,
+            "area": renderer_of(style_config).area if style_config else [0, 0, 1, 1],
+        },
         "maps": list(heat_maps(task, {pair for s in surveys.values() for pair in s.counts})),
         "examples": [
             example(split, row, style_config) | {"couple": f"{split} {number // 2}" if s.couples else None}
@@ -172,16 +175,6 @@ def content(folder: Path, examples: int, seed: int) -> dict[str, Any]:
             for number, row in enumerate(s.rows)
         ],
     }
-
-
-def style_of(config: Config | None) -> dict[str, Any]:
-    """The style of captions, and where in a picture its cells lie: left, top, right, bottom as fractions.
-
-    config: of a dataset in other styles than the default ones, None for one in these.
-    """
-    if config is None:
-        return {"caption": Style.caption, "area": [0, 0, 1, 1]}
-    return {"caption": config.style.caption, "area": renderer_of(config).area}
 
 
 def baselines(surveys: dict[str, Survey]) -> Iterator[tuple[str, dict[str, float]]]:

@@ -44,7 +44,7 @@ def option(
     where it has its default, so that datasets of earlier versions stay the same. `check_settings` checks the limits.
     """
     limits = {"at least": least, "above": above, "at most": most, "below": below}
-    text = ": ".join(part for part in (help, _listed(choices)) if part)
+    text = ": ".join(part for part in (help, listed(choices)) if part)
     metadata = {
         "help": text,
         "choices": choices,
@@ -57,7 +57,7 @@ def option(
     return field(default=default, metadata=metadata)
 
 
-def _listed(choices: Collection[str]) -> str:
+def listed(choices: Collection[str]) -> str:
     """Such as `linear, cosine or constant`, each with its meaning in brackets if it has one."""
     meanings = choices if isinstance(choices, Mapping) else dict.fromkeys(choices)
     names = [f"{name} ({text})" if text and isinstance(text, str) else name for name, text in meanings.items()]

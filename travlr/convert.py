@@ -13,8 +13,8 @@ if __name__ == "__main__":
     start_command("convert", "travlr.convert")
 
 import argparse
+import functools
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,6 @@ from travlr import cli
 from travlr.files import check_apart
 from travlr.formats import LAYOUTS
 from travlr.formats.base import Part, suffix_of
-from travlr.formats.card import write_card
 from travlr.formats.columns import IMAGE, damage, example_id
 from travlr.formats.manifest import MANIFEST, has_manifest, read_manifest
 from travlr.formats.writing import Plan, damaged_files, write_dataset
@@ -50,28 +49,17 @@ settings of the formats for other programs that ask models
 """
 
 
-@dataclass(frozen=True)
-class SourceTables:
-    """Reads the rows of a part from a dataset in any format; workers receive it pickled.
-
-    renumber: give the rows new ids, because those of another program need not be numbered.
-    """
-
-    folder: Path
-    manifest: dict[str, Any]
-    renumber: bool
-
-    def __call__(self, part: Part) -> Iterator[pa.Table]:
-        number = part.start
-        layout = LAYOUTS[self.manifest["layout"]]
-        for table in layout.read(self.folder, self.manifest, part.split, part.start, part.stop):
-            ids = [example_id(part.task, part.split, number + row) for row in range(table.num_rows)]
-            table = renumbered(table, ids) if self.renumber else table
-            for row, (name, expected) in enumerate(zip(table["id"].to_pylist(), ids, strict=True), number):
-                if name != expected:  # files are named after ids
-                    raise ValueError(f"{self.folder}: row {row} of {part.split} has the id {name!r}, not {expected!r}")
-            number += table.num_rows
-            yield table
+def _tables(folder: Path, manifest: dict[str, Any], part: Part) -> Iterator[pa.Table]:
+    """The rows of a part from a dataset in any format. Those of another program get new ids."""
+    number = part.start
+    for table in LAYOUTS[manifest["layout"]].read(folder, manifest, part.split, part.start, part.stop):
+        ids = [example_id(part.task, part.split, number + row) for row in range(table.num_rows)]
+        table = table if has_manifest(folder) else renumbered(table, ids)
+        for row, (name, expected) in enumerate(zip(table["id"].to_pylist(), ids, strict=True), number):
+            if name != expected:  # files are named after ids
+                raise ValueError(f"{folder}: row {row} of {part.split} has the id {name!r}, not {expected!r}")
+        number += table.num_rows
+        yield table
 
 
 def renumbered(table: pa.Table, ids: list[str]) -> pa.Table:
@@ -114,11 +102,11 @@ def convert_dataset(
             "held_out": manifest.get("held_out"),
             "source": _provenance(source, manifest),
         },
-        tables=SourceTables(source.absolute(), manifest, renumber=not has_manifest(source)),
+        tables=functools.partial(_tables, source.absolute(), manifest),
         pixels=None if to_jpeg else manifest.get("pixels"),
         suffix=suffix_of(first["image"]["bytes"]),
     )
-    return write_dataset(plan, card=write_card, workers=workers, executor=executor, overwrite=overwrite, log=log)
+    return write_dataset(plan, workers=workers, executor=executor, overwrite=overwrite, log=log)
 
 
 def read_source(folder: Path) -> dict[str, Any]:

@@ -39,7 +39,7 @@ class Example:
 
     def picture(self) -> Any:
         """The picture as a Pillow image."""
-        from render.image import decode
+        from render.png import decode
 
         return decode(self.image)
 

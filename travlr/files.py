@@ -179,8 +179,8 @@ def _is_still(file: int, path: Path) -> bool:
 
 
 def clear(folder: Path, keep: tuple[str, ...]) -> None:
-    """Remove everything from `.travlr` except the names in `keep`."""
-    for path in (folder / WORK).iterdir():
+    """Remove everything from a folder except the names in `keep`."""
+    for path in folder.iterdir():
         if path.name not in keep:
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
 
@@ -195,7 +195,7 @@ def is_work_alone(folder: Path) -> bool:
 
 def close(folder: Path) -> None:
     """Remove `.travlr` while holding its lock. Another process may take the lock as soon as its file is gone."""
-    clear(folder, keep=("lock",))
+    clear(folder / WORK, keep=("lock",))
     (folder / WORK / "lock").unlink()
     with contextlib.suppress(OSError):
         (folder / WORK).rmdir()

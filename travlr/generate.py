@@ -20,14 +20,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from render.image import Renderer, make_renderer
+from render.image import make_renderer
+from render.pictures.renderer import Renderer
 from render.text import make_captioner
 from travlr import cli
 from travlr.config import Config, check_choice, check_settings, config_dict, option
 from travlr.dataset import Example, examples_of
 from travlr.formats import LAYOUTS
 from travlr.formats.base import Part
-from travlr.formats.card import write_card
 from travlr.formats.columns import IMAGE, OBJECT, ROW_GROUP, SCHEMA, example_id, query_form
 from travlr.formats.writing import Plan, write_dataset
 from travlr.sampler import Sampler
@@ -148,16 +148,11 @@ def iterate(config: Config, split: str, start: int = 0, stop: int | None = None)
         yield from examples_of(generator(config).table(split, begin, min(begin + 256, end)))
 
 
-@dataclass(frozen=True)
-class Tables:
-    """Makes the rows of a part; workers receive its config as JSON."""
-
-    config: str
-
-    def __call__(self, part: Part) -> Iterator[pa.Table]:
-        maker = _generator(self.config)
-        for start in range(part.start, part.stop, ROW_GROUP):
-            yield maker.table(part.split, start, min(start + ROW_GROUP, part.stop))
+def part_tables(config_json: str, part: Part) -> Iterator[pa.Table]:
+    """The rows of a part."""
+    maker = _generator(config_json)
+    for start in range(part.start, part.stop, ROW_GROUP):
+        yield maker.table(part.split, start, min(start + ROW_GROUP, part.stop))
 
 
 @dataclass(frozen=True)
@@ -192,12 +187,10 @@ def generate_dataset(
         counts={split: getattr(config.count, split) for split in SPLITS if getattr(config.count, split)},
         rows_per_file=job.rows_per_file,
         about={"config": config_dict(config), "held_out": maker.task.held_out()},
-        tables=Tables(json.dumps(config_dict(config))),
+        tables=functools.partial(part_tables, json.dumps(config_dict(config))),
         pixels=None if job.format == "original" else maker.renderer.digest(),
     )
-    return write_dataset(
-        plan, card=write_card, workers=job.workers, executor=job.executor, overwrite=job.overwrite, log=log
-    )
+    return write_dataset(plan, workers=job.workers, executor=job.executor, overwrite=job.overwrite, log=log)
 
 
 # Command line ----------------------------------------------------------------------------------------------------

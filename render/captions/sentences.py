@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from render.captions.style import PREFACE, ListStyle, Parsed, check_places, preface, refuse, short
-from travlr.scene import COLOURS, SHAPES, SIZES, Object, Scene, World, column_name, row_name
+from travlr.scene import COLOURS, SHAPES, SIZES, Object, World, column_name, row_name
 
 
 class Captioner(ListStyle):
@@ -45,11 +45,6 @@ class Captioner(ListStyle):
             objects.append(Object(match[3], match[4], match[2] or size, row, column))
         check_places(columns, rows, objects)
         return columns, rows, tuple(objects)
-
-
-def caption_of(scene: Scene, world: World) -> str:
-    """The caption of one scene in sentences, objects in its order."""
-    return Captioner(world).caption(scene)
 
 
 _WHOLE = re.compile(rf"{PREFACE} There is (.+)\.")

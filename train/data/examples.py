@@ -15,7 +15,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from render.image import Renderer, decode
+from render.pictures.renderer import Renderer
+from render.png import decode
 from train.config import RegionSettings
 from train.data.auxiliary import AuxiliaryTargets, auxiliary_targets
 from train.data.inputs import Inputs

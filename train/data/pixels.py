@@ -13,7 +13,8 @@ import torch
 from PIL import Image as pillow
 from torch import Tensor
 
-from render.image import Renderer, decode
+from render.pictures.renderer import Renderer
+from render.png import decode
 from train.cache import cached_strings
 from train.data.augment import augment_batch
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from render.image import Renderer
+from render.pictures.renderer import Renderer
 from render.text import parse_caption
 from train.data.examples import RawExamples
 from train.regions.pictures import grid_of

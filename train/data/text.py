@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from render.text import CAPTION_STYLES, preface
+from render.captions.style import preface
+from render.text import CAPTION_STYLES
 from travlr.scene import COLOURS, SHAPES, SIZES, World, column_name, row_name
 from travlr.tasks import PAPER, task_class
 

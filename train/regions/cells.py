@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image as pillow
 
-from render.image import Renderer
+from render.pictures.renderer import Renderer
 from train.cache import Block, Columns, cached_arrays
 from train.regions.pictures import WHOLE, Box, PictureSet
 from train.regions.recogniser import DIMENSION, features_of, weights_digest

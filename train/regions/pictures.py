@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import compute
 
-from render.image import Renderer
+from render.pictures.renderer import Renderer
 from travlr.scene import World
 
 Box = tuple[float, float, float, float]  # left, top, right, bottom as fractions of a picture

@@ -25,7 +25,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from render.image import LEVELS, WHITE, coverage
+from render.shapes import LEVELS, WHITE, coverage
 from travlr.config import Image
 from travlr.files import replacing
 from travlr.scene import COLOURS, SHAPES, SIZES

@@ -25,8 +25,8 @@ from travlr.config import Style
 from travlr.dataset import Dataset, Example, open_dataset
 from travlr.files import locked
 from travlr.generate import renderer_of
-from travlr.questions import WORDING_VERSION, make_question, score_reply
-from travlr.questions.forms import SETTINGS, messages_of
+from travlr.questions import WORDING_VERSION, make_question, messages, score_reply
+from travlr.questions.forms import SETTINGS
 from travlr.tasks import config_from_dict
 from travlr.workers import Progress
 
@@ -146,8 +146,8 @@ def requests(config: Evaluation, dataset: Dataset, style: SceneStyle) -> Iterato
             for number in example_numbers(config, dataset, split):
                 example = style(dataset[split][number])
                 question = make_question(example, config.form)
-                messages = messages_of(question, example, setting, config.prompt, dataset.grid)
-                yield Request(example.id, split, setting, messages, question, request_key(messages))
+                chat = messages(question, example, setting, config.prompt, dataset.grid)
+                yield Request(example.id, split, setting, chat, question, request_key(chat))
 
 
 # Replies -------------------------------------------------------------------------------------------------------------

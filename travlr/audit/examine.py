@@ -24,9 +24,8 @@ from travlr.audit.regenerate import (
 )
 from travlr.audit.rows import Rules, examine_row, recount, rows_of
 from travlr.audit.structure import parquet_problem
-from travlr.files import hashed
 from travlr.formats import LAYOUTS
-from travlr.formats.base import Part, names_of
+from travlr.formats.base import Part, file_problem
 from travlr.formats.columns import damage, malformed, rows_digest
 from travlr.formats.manifest import MANIFEST, has_manifest, read_manifest
 from travlr.scene import SPLITS
@@ -220,14 +219,6 @@ def examined(info: DatasetInfo, chunk: Chunk, findings: Findings) -> Iterator[pa
     except ValueError as error:
         problem = str(error)
     findings.check("rows", chunk.split, problem and f"{chunk.file.get('name', chunk.split)}: {problem}")
-
-
-def file_problem(folder: Path, file: dict[str, Any]) -> str:
-    try:
-        size_and_digest = hashed(folder / name for name in names_of(file))
-    except OSError as error:
-        return f"{error.filename}: {error.strerror}"
-    return "" if size_and_digest.items() <= file.items() else f"{file['name']}: not the bytes that were written"
 
 
 def examine_table(info: DatasetInfo, chunk: Chunk, table: pa.Table, findings: Findings) -> bool:

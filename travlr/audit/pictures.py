@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from render.image import Renderer, make_renderer
+from render.image import make_renderer
+from render.pictures.renderer import Renderer
 from travlr.config import Config, Image
 from travlr.scene import World
 from travlr.tasks.base import Cells

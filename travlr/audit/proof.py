@@ -135,7 +135,7 @@ def picture_problem(data: bytes, due: bytes) -> str:
     problem = png_problem(data, due)
     if not problem or not due.startswith(b"\x89PNG"):
         return problem
-    from render.image import decode
+    from render.png import decode
 
     try:
         kinds = [{name for name, _ in png_chunks(file)} for file in (data, due)]

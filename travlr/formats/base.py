@@ -20,7 +20,7 @@ from typing import IO, Any, TypeVar
 
 import pyarrow as pa
 
-from travlr.files import WORK, placed, put_file, read_chunks
+from travlr.files import WORK, hashed, placed, put_file, read_chunks
 from travlr.formats.columns import ROW_GROUP, SCHEMA, damage, sound
 from travlr.formats.manifest import MANIFEST
 
@@ -98,9 +98,10 @@ class Shared:
 
 
 class Layout:
-    """Base class of the formats."""
+    """Base class of the formats. ending: of the one file that holds a part; formats with other files have none."""
 
     name: str
+    ending: str
 
     def check(self, config: dict[str, Any] | None) -> None:
         """Raise `ValueError` where this format cannot hold the datasets of a config, as manifests have it."""
@@ -114,7 +115,7 @@ class Layout:
 
     def entry(self, part: Part) -> dict[str, Any]:
         """The part's line in the manifest: the name of its file, or with a `*` the names of its pictures."""
-        raise NotImplementedError
+        return part.entry(f"{part.name}.{self.ending}")
 
     def fragments(self, part: Part) -> list[str]:
         """What `write` leaves below `.travlr/parts`."""
@@ -125,7 +126,7 @@ class Layout:
 
     def data_files(self, parts: list[Part]) -> dict[str, str]:
         """Split -> glob of its files, for the card."""
-        raise NotImplementedError
+        return {part.split: f"{part.split}-*.{self.ending}" for part in parts}
 
     def tables(self, folder: Path, manifest: dict[str, Any], split: str, start: int, stop: int | None) -> Tables:
         """Rows start to stop of a split (None: to its end) in order; they may have nulls.
@@ -228,6 +229,15 @@ def names_of(file: dict[str, Any]) -> Iterator[str]:
         return
     for number in range(file["start"], file["start"] + file["rows"]):
         yield name.replace("*", format(number, file["digits"]))
+
+
+def file_problem(folder: Path, file: dict[str, Any]) -> str:
+    """Why the files of an entry in the manifest's `files` are not as it says; empty where they are."""
+    try:
+        size_and_digest = hashed(folder / name for name in names_of(file))
+    except OSError as error:
+        return f"{error.filename}: {error.strerror}"
+    return "" if size_and_digest.items() <= file.items() else f"{file['name']}: not the bytes that were written"
 
 
 def names_present(folder: Path, files: Sequence[dict[str, Any]]) -> list[str]:

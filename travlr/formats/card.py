@@ -92,7 +92,7 @@ def facts(manifest: dict[str, Any], row: dict[str, Any]) -> list[str]:
 def _png(data: bytes) -> bytes:
     if data.startswith(b"\x89PNG"):
         return data
-    from render.image import decode
+    from render.png import decode
 
     buffer = io.BytesIO()
     decode(data).save(buffer, "PNG")

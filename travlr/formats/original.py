@@ -94,7 +94,7 @@ def _jpeg(row: dict[str, Any]) -> bytes:
 
 def jpeg(picture: bytes) -> bytes:
     """A picture as the JPEG file of the published layout."""
-    from render.image import decode
+    from render.png import decode
 
     buffer = io.BytesIO()
     decode(picture).save(buffer, "JPEG", quality=95, subsampling=0)

@@ -16,7 +16,7 @@ from travlr.formats.columns import OBJECT, ROW_GROUP, SCHEMA, open_parquet, read
 class Parquet(Layout):
     """`train-00000-of-00004.parquet` and so on: columns in row groups of a thousand, pictures not compressed again."""
 
-    name = "parquet"
+    name, ending = "parquet", "parquet"
 
     def put(self, open_file: Open, part: Part, tables: Iterator[pa.Table]) -> None:
         objects = [f"objects.list.element.{field.name}" for field in OBJECT]
@@ -24,7 +24,7 @@ class Parquet(Layout):
         compression = {name: "zstd" for name in _leaves() if name != "image.bytes"} | {"image.bytes": "none"}
         unordered = ("id", "image.bytes", "image.path", "caption", *objects)  # nobody looks for a range of their values
         with (
-            open_file(f"{part.name}.parquet", True) as file,
+            open_file(f"{part.name}.{self.ending}", True) as file,
             pq.ParquetWriter(
                 file,
                 SCHEMA,
@@ -36,12 +36,6 @@ class Parquet(Layout):
         ):
             for table in _thousands(tables):
                 writer.write_table(table, ROW_GROUP)
-
-    def entry(self, part: Part) -> dict[str, Any]:
-        return part.entry(f"{part.name}.parquet")
-
-    def data_files(self, parts: list[Part]) -> dict[str, str]:
-        return {part.split: f"{part.split}-*.parquet" for part in parts}
 
     def tables(self, folder: Path, manifest: dict[str, Any], split: str, start: int, stop: int | None) -> Tables:
         for path, first, last in shards(folder, manifest, split, start, stop):

@@ -19,11 +19,11 @@ from travlr.formats.base import Layout, Open, Part, Tables, rows_of, shards, tab
 class WebDataset(Layout):
     """`train-00000-of-00004.tar` and so on: for each example ID.png and ID.json (its other columns)."""
 
-    name = "webdataset"
+    name, ending = "webdataset", "tar"
 
     def put(self, open_file: Open, part: Part, tables: Iterator[pa.Table]) -> None:
         with (
-            open_file(f"{part.name}.tar", True) as file,
+            open_file(f"{part.name}.{self.ending}", True) as file,
             tarfile.open(fileobj=file, mode="w", format=tarfile.USTAR_FORMAT) as tar,
         ):
             for row in rows_of(tables):
@@ -32,12 +32,6 @@ class WebDataset(Layout):
                     info = tarfile.TarInfo(member)
                     info.size, info.mode = len(data), 0o644
                     tar.addfile(info, io.BytesIO(data))
-
-    def entry(self, part: Part) -> dict[str, Any]:
-        return part.entry(f"{part.name}.tar")
-
-    def data_files(self, parts: list[Part]) -> dict[str, str]:
-        return {part.split: f"{part.split}-*.tar" for part in parts}
 
     def tables(self, folder: Path, manifest: dict[str, Any], split: str, start: int, stop: int | None) -> Tables:
         for path, first, last in shards(folder, manifest, split, start, stop):

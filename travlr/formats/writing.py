@@ -18,12 +18,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from render.image import encoder_digest
+from render.png import encoder_digest
 from travlr import files
 from travlr.cli import Log
 from travlr.files import KEPT, WORK, hashed, put_file, regular
 from travlr.formats import LAYOUTS, base
-from travlr.formats.base import CARD, PARTS, Part, names_of, remove
+from travlr.formats.base import CARD, PARTS, Part, file_problem, names_of, remove
+from travlr.formats.card import write_card
 from travlr.formats.columns import SCHEMA_DIGEST, content_digest, rows_digest
 from travlr.formats.manifest import FORMAT_VERSION, MANIFEST, checked_manifest, read_manifest, versions
 from travlr.workers import Progress, run
@@ -68,14 +69,13 @@ def parts_of(plan: Plan) -> list[Part]:
 def write_dataset(
     plan: Plan,
     *,
-    card: Callable[[Path, dict[str, Any]], None],
     workers: int = 0,
     executor: str = "local",
     overwrite: bool = False,
     log: Log = print,
 ) -> dict[str, Any]:
-    """Write the missing parts of a dataset, and return its manifest. `workers=0` uses every core; `card` writes the
-    README; `overwrite` writes a finished dataset again, and replaces one of another config.
+    """Write the missing parts of a dataset, and return its manifest. `workers=0` uses every core. `overwrite` writes a
+    finished dataset again, and replaces one of another config.
 
     Raises `ValueError` for a folder that holds something else, or that another process is writing.
     """
@@ -87,17 +87,17 @@ def write_dataset(
         if earlier and (_differs(earlier, plan) or (overwrite and _is_finished(earlier))):
             _put_job(plan.folder, earlier)  # marks the folder as ours in case this run is killed while it deletes files
             remove(plan.folder, earlier)
-            files.clear(plan.folder, keep=("lock", "job.json"))
+            files.clear(plan.folder / WORK, keep=("lock", "job.json"))
             earlier = None
         damaged = damaged_files(plan.folder, earlier) if earlier and _is_finished(earlier) else []
         if earlier and _is_finished(earlier) and not damaged:
             log(f"{plan.folder} is complete: nothing to do")
             manifest = earlier
             if not all((plan.folder / name).is_file() for name in CARD):
-                card(plan.folder, manifest)
+                write_card(plan.folder, manifest)
         else:
             _begin(plan, earlier, damaged, log)
-            manifest = _finish(plan, _write_parts(plan, workers, executor, log), card)
+            manifest = _finish(plan, _write_parts(plan, workers, executor, log))
         files.close(plan.folder)
     return manifest
 
@@ -159,19 +159,8 @@ def _is_finished(earlier: dict[str, Any]) -> bool:
 
 
 def damaged_files(folder: Path, manifest: dict[str, Any]) -> list[str]:
-    """Names of the files of a finished dataset that are missing or have another SHA-256 than in the manifest."""
-    return [file["name"] for file in manifest["files"] if not _is_sound(folder, file)]
-
-
-def _is_sound(folder: Path, file: dict[str, Any]) -> bool:
-    try:
-        return _hashed(folder, file)["sha256"] == file["sha256"]
-    except (OSError, KeyError):
-        return False
-
-
-def _hashed(folder: Path, file: dict[str, Any]) -> dict[str, Any]:
-    return hashed(folder / name for name in names_of(file))
+    """Names of the files of a finished dataset that are missing or not as the manifest says."""
+    return [file["name"] for file in manifest["files"] if file_problem(folder, file)]
 
 
 # Parts -------------------------------------------------------------------------------------------------------------
@@ -190,7 +179,7 @@ def _begin(plan: Plan, earlier: dict[str, Any] | None, damaged: list[str], log: 
     if damaged:
         _log_damaged(folder, damaged, log)
     if not reusable:
-        files.clear(folder, keep=("lock", "job.json"))
+        files.clear(folder / WORK, keep=("lock", "job.json"))
         if earlier:
             log(f"{folder} was begun with other versions of the program or its packages: writing all of it again")
     for path in (folder / WORK).glob("*.tmp"):  # of a run that was killed
@@ -274,7 +263,8 @@ def _measured(plan: Plan, part: Part) -> dict[str, Any]:
     layout = LAYOUTS[plan.layout]
     entry = layout.entry(part)
     fragments = [str(hashed([plan.folder / PARTS / name])["sha256"]) for name in layout.fragments(part)]
-    return {**entry, **_hashed(plan.folder, entry), **({"fragments": fragments} if fragments else {})}
+    sizes_and_hashes = hashed(plan.folder / name for name in names_of(entry))
+    return {**entry, **sizes_and_hashes, **({"fragments": fragments} if fragments else {})}
 
 
 def _record(plan: Plan, part: Part) -> dict[str, Any] | None:
@@ -287,7 +277,7 @@ def _record(plan: Plan, part: Part) -> dict[str, Any] | None:
         return None
 
 
-def _finish(plan: Plan, records: dict[str, Any], card: Callable[[Path, dict[str, Any]], None]) -> dict[str, Any]:
+def _finish(plan: Plan, records: dict[str, Any]) -> dict[str, Any]:
     """Write the files that all parts share, then the card, and the manifest last."""
     folder, layout, parts = plan.folder, LAYOUTS[plan.layout], parts_of(plan)
     entries = []
@@ -311,6 +301,6 @@ def _finish(plan: Plan, records: dict[str, Any], card: Callable[[Path, dict[str,
         "versions": all_versions(),
         "files": entries,
     }
-    card(folder, manifest)
+    write_card(folder, manifest)
     put_file(folder, MANIFEST, [json.dumps(manifest, indent=1).encode() + b"\n"])
     return manifest

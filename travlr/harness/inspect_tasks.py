@@ -181,7 +181,7 @@ def _sample(example: Example, setting: str, split: str, form: str, prompt: str, 
     facts["question"] = asdict(question) | {"text": ""}  # the text is in the input
     return Sample(
         id=f"{example.id} {setting}",
-        input=[ChatMessageUser(content=_content(m)) for m in messages(example, setting, form, prompt, grid)],
+        input=[ChatMessageUser(content=_content(m)) for m in messages(question, example, setting, prompt, grid)],
         target=score(None, question).answer,
         metadata=facts,
     )

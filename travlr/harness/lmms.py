@@ -32,7 +32,8 @@ def pictures(doc: Doc) -> list[Any]:
 
 def messages(doc: Doc, form: str, setting: str, prompt: str, grid: Grid) -> list[dict[str, Any]]:
     """The request, as chat models of lmms-eval take it."""
-    request = questions.messages(example_of(doc, b""), setting, form, prompt, grid)
+    example = example_of(doc, b"")
+    request = questions.messages(questions.make_question(example, form), example, setting, prompt, grid)
     return [
         {
             "role": message["role"],
@@ -47,7 +48,8 @@ def messages(doc: Doc, form: str, setting: str, prompt: str, grid: Grid) -> list
 
 def text(doc: Doc, form: str, setting: str, prompt: str, grid: Grid) -> str:
     """The text of the request, for models that take the pictures apart."""
-    (message,) = questions.messages(example_of(doc, b""), setting, form, prompt, grid)
+    example = example_of(doc, b"")
+    (message,) = questions.messages(questions.make_question(example, form), example, setting, prompt, grid)
     return "\n\n".join(part["text"] for part in message["content"] if part["type"] == "text")
 
 

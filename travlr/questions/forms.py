@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import resources
 from typing import Any
 
-from render.captions.style import PREFACE
-from render.text import preface
+from render.captions.style import PREFACE, preface
 from travlr import streams
-from travlr.config import check_choice
+from travlr.config import check_choice, listed
 from travlr.dataset import Example
 from travlr.formats.columns import parse_query_form
 from travlr.scene import Query, Scene, World
@@ -79,24 +78,13 @@ def make_question(example: Example, form: str = "true_false") -> Question:
 
 
 def messages(
-    example: Example,
-    setting: str,
-    form: str = "true_false",
-    prompt: str = "direct",
-    grid: tuple[int, int] | None = None,
+    question: Question, example: Example, setting: str, prompt: str = "direct", grid: tuple[int, int] | None = None
 ) -> list[Message]:
-    """The request of an example: one message of a user, with the picture before the text.
+    """The request of an example and its question: one message of a user, with the picture before the text.
 
     grid: columns and rows, for the form `read` without a caption; None to read them from the example's caption.
-    Pictures are the bytes of `example.image`. Raises `ValueError` for an unknown setting, form or prompt.
+    Pictures are the bytes of `example.image`. Raises `ValueError` for an unknown setting or prompt.
     """
-    return messages_of(make_question(example, form), example, setting, prompt, grid)
-
-
-def messages_of(
-    question: Question, example: Example, setting: str, prompt: str, grid: tuple[int, int] | None = None
-) -> list[Message]:
-    """As `messages`, for a question that `make_question` has made of the example."""
     check_choice("setting", setting, SETTINGS)
     check_choice("prompt", prompt, PROMPTS)
     parts = [WORDING["scene"][setting].format(caption=example.caption)]
@@ -114,7 +102,7 @@ def instruction(question: Question, prompt: str) -> str:
     if question.form == "read":
         return str(WORDING["read"][prompt])
     kind = question.form if question.form != "open" else "word" if question.wordings else "number"
-    answers = _listed(list(question.wordings))
+    answers = listed(list(question.wordings))
     answer = WORDING["answer"][kind].format(letters=answers, answers=answers)
     return str(WORDING["prompt"][prompt].format(answer=answer))
 
@@ -122,11 +110,6 @@ def instruction(question: Question, prompt: str) -> str:
 def most_tokens(form: str, prompt: str) -> int:
     """How many tokens a reply needs at most."""
     return max(MOST_TOKENS[prompt], READ_TOKENS if form == "read" else 0)
-
-
-def _listed(words: Sequence[str]) -> str:
-    """`A, B or C`."""
-    return f"{', '.join(words[:-1])} or {words[-1]}" if len(words) > 1 else "".join(words)
 
 
 def _preface(example: Example, grid: tuple[int, int] | None) -> str:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from render.text import Captioner
+from render.captions.sentences import Captioner
 from travlr.scene import COLOURS, SHAPES, Object, Scene, World
 
 _COLUMN_ROW = re.compile(r"\bcolumn\W{0,6}([A-Z])\b\W{1,20}(?:and\s+)?row\W{0,6}([0-9]{1,2})\b", re.IGNORECASE)

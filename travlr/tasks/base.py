@@ -163,9 +163,12 @@ class Task(ABC):
     # What training and the figures use ----------------------------------------------------------------------------
 
     @staticmethod
-    @abstractmethod
     def predicate(args: Sequence[Any]) -> str:
-        """The word of a query that makes it true or false: "3", "left", "more"."""
+        """The word of a query that makes it true or false: "3", "left", "more"; by default that of its first argument.
+
+        Of `not all` and `not only` it is "not"; the rest of the query tells them apart.
+        """
+        return str(args[0]).partition(" ")[0]
 
     @staticmethod
     @abstractmethod

@@ -139,10 +139,6 @@ class CardinalityTask(Task):
         return frozenset(map(str, args))
 
     @staticmethod
-    def predicate(args: Sequence[Any]) -> str:
-        return str(args[0])
-
-    @staticmethod
     def auxiliary_words(pair: Pair) -> list[str]:
         return [pair[1], pair[1]]
 

@@ -124,10 +124,6 @@ class ComparisonTask(Task):
         yield "numbers", len(second), config.numbers
 
     @staticmethod
-    def predicate(args: Sequence[Any]) -> str:
-        return str(args[0])
-
-    @staticmethod
     def auxiliary_words(pair: Pair) -> list[str]:
         return ["more" if int(pair[1]) > int(pair[2]) else "fewer", *pair[1:]]
 

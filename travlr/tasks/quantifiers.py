@@ -257,12 +257,7 @@ time, as the paper's held-out pairs of one of them are reversed.
         yield REST, (quantifier, total - len(x | y))
 
     @staticmethod
-    def predicate(args: Sequence[Any]) -> str:
-        return str(args[0]).partition(" ")[0]
-
-    @staticmethod
     def auxiliary_words(pair: Pair) -> list[str]:
-        """The predicate of `not all` and `not only` is "not"; the rest of the query tells them apart."""
         return [pair[0].partition(" ")[0], *pair[1:]]
 
     @staticmethod

@@ -1,6 +1,6 @@
 """Pictures of scenes with objects of many sizes, slightly off the centres of their cells.
 
-Shapes, colours and PNG files come from `render.image`, whose renderer has few sizes and centres all objects.
+Shapes, colours and PNG files come from `render`, whose renderer has few sizes and centres all objects.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from render.image import LEVELS, OUTLINES, coverage, palette_of
+from render.shapes import LEVELS, OUTLINES, coverage, palette_of
 from travlr.scene import World
 
 WORLD = World()  # five colours, seven shapes, 6 x 6 cells

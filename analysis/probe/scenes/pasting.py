@@ -12,7 +12,7 @@ from PIL import Image
 from analysis.probe.corpora.items import Missing, Unreadable, on_white, open_picture
 from analysis.probe.scenes import drawing
 from analysis.probe.scenes.scene_pairs import Board, RandomChoices, unlike
-from render.image import LEVELS, coverage
+from render.shapes import LEVELS, coverage
 from travlr.scene import COLOURS, SHAPES
 from travlr.streams import stream_key
 

@@ -13,7 +13,7 @@ from analysis.probe.corpora.items import Item
 from analysis.probe.scenes.drawing import CANVAS, PALETTE, PlacedObject, crop, draw
 from analysis.probe.scenes.scene_pairs import PairKind, PairMember, ScenePair
 from analysis.probe.scenes.statements import Statement
-from render.image import png
+from render.png import png
 
 ITEM, PLACED = (tuple(field.name for field in fields(kind)) for kind in (Item, PlacedObject))
 SceneRecord = dict[str, Any]
