@@ -166,8 +166,16 @@ def called(
 ) -> int:
     """Exit code of a command, by default `python train.py ARGUMENTS`, run in this process. Later arguments replace
     earlier ones."""
-    monkeypatch.setattr("sys.argv", [name, *last_of(arguments)])
+    return exit_code(monkeypatch, name, main, last_of(arguments))
+
+
+def exit_code(
+    monkeypatch: pytest.MonkeyPatch, name: str, main: Callable[[list[str]], Any], arguments: Iterable[str]
+) -> int:
+    """Exit code of a command that is run in this process."""
+    monkeypatch.setattr("sys.argv", [name, *arguments])
     monkeypatch.setattr("signal.signal", lambda *_: None)  # this process goes on
+    monkeypatch.setattr(cli, "without_pandas", lambda: None)
     with pytest.raises(SystemExit) as caught:
         cli.run(name, main)
     assert isinstance(caught.value.code, int)

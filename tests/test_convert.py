@@ -14,9 +14,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.helpers import COUNTS, FORMATS, SMALL, command, flip, hashes, one_line, unfinish, write
+from tests.helpers import COUNTS, FORMATS, SMALL, command, exit_code, flip, hashes, one_line, unfinish, write
 from travlr import Count, Image, Quantifiers, Spatiality, open_dataset
-from travlr.convert import convert_dataset
+from travlr.convert import convert_dataset, main
 from travlr.files import WORK, hashed
 from travlr.formats import LAYOUTS
 from travlr.formats.foreign import PUBLISHED_SPLITS
@@ -280,9 +280,13 @@ USAGE = {
 
 
 @pytest.mark.parametrize("case", USAGE)
-def test_wrong_usage_is_one_line_and_status_2(case: str, tmp_path: Path) -> None:
+def test_wrong_usage_is_one_line_and_status_2(
+    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     arguments, message = USAGE[case]
-    code, out, err = command("convert", *arguments, cwd=tmp_path)
+    monkeypatch.chdir(tmp_path)
+    code = exit_code(monkeypatch, "convert", main, arguments)
+    out, err = capsys.readouterr()
     assert (code, out) == (2, "") and message in one_line(err) and err.startswith("convert: ")
     assert os.listdir(tmp_path) == []
 

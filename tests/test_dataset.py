@@ -13,8 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.helpers import COUNTS, NULLS, SMALL, command, flip, one_line, unfinish, with_null, write
+from tests.helpers import COUNTS, NULLS, SMALL, command, exit_code, flip, one_line, unfinish, with_null, write
 from travlr import iterate, make_example, open_dataset
+from travlr.audit.__main__ import main as audit_main
+from travlr.browse import main as browse_main
+from travlr.convert import main as convert_main
 from travlr.dataset import SplitReader
 from travlr.formats import LAYOUTS
 from travlr.formats.columns import COLUMNS
@@ -154,13 +157,24 @@ def test_a_null_in_any_column_is_refused(place: str, folder: Path, tmp_path: Pat
     assert reader[99] and reader.columns(*set(COLUMNS) - {str(NULLS[place][0])}).num_rows == 100
 
 
+COMMANDS = {"audit": audit_main, "browse": browse_main, "convert": convert_main}
+
+
 @pytest.mark.parametrize("place", ["task", "pair.0", "image.bytes", "objects", "objects.0", "objects.0.colour"])
-@pytest.mark.parametrize("program", ["audit", "browse", "convert"])
-def test_commands_refuse_a_null(program: str, place: str, folder: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("program", COMMANDS)
+def test_commands_refuse_a_null(
+    program: str,
+    place: str,
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     shutil.copytree(folder, tmp_path / "d")
     name = with_null(tmp_path / "d", *NULLS[place])
     arguments = [str(tmp_path / "x"), "format=imagefolder"] if program == "convert" else []
-    code, out, err = command(program, str(tmp_path / "d"), *arguments)
+    code = exit_code(monkeypatch, program, COMMANDS[program], [str(tmp_path / "d"), *arguments])
+    out, err = capsys.readouterr()
     column = place.replace(".0", "")
     assert code == 1 and "Traceback" not in err
     if program == "audit":

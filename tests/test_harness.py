@@ -17,7 +17,7 @@ import yaml
 from render.png import decode
 from tests.chat_server import ChatServer, text_and_picture
 from tests.harness_environments import environment, run_in
-from tests.helpers import called, command
+from tests.helpers import called, command, exit_code
 from tests.oracle import CELL, answer
 from train.results.answers import read_answers
 from train.results.columns import Row
@@ -27,6 +27,7 @@ from train.vlm.evaluation import evaluate
 from train.vlm.logs import import_log
 from travlr import Cardinality
 from travlr.config import Config, Count, Image
+from travlr.convert import main as convert_main
 from travlr.dataset import open_dataset
 from travlr.formats.base import suffix_of
 from travlr.generate import GenerateArguments, generate_dataset
@@ -378,9 +379,15 @@ def test_the_files_of_vlmevalkit_hold_the_same_questions_and_give_our_scores(
     ],
 )
 def test_wrong_settings_of_an_export_are_refused(
-    settings: tuple[str, ...], problem: str, data: Path, tmp_path: Path
+    settings: tuple[str, ...],
+    problem: str,
+    data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    code, _, text = command("convert", str(data), str(tmp_path / "out"), *settings)
+    code = exit_code(monkeypatch, "convert", convert_main, [str(data), str(tmp_path / "out"), *settings])
+    text = capsys.readouterr().err
     assert code in (1, 2) and problem in text and len(text.splitlines()) == 1
     assert not (tmp_path / "out").exists()
 
