@@ -585,7 +585,7 @@ def save_regions_and_model(here: Path, pictures: Iterable[str], kind: str) -> No
 
 
 def test_regions_made_elsewhere_are_part_of_what_a_run_is(here: Path, one_thread: None) -> None:
-    items = scenes.read(own_corpus("predicate_noun")).items
+    items = scenes.read(own_corpus("predicate_noun"), "predicate_noun").items
     save_regions_and_model(here, {Path(item.image).stem for item in items}, "uniter")
     changes = ["regions.source=file", "regions.file=features", "size=tiny", "baselines=false", f"count={SMALL}"]
     asked = settings(["corpus=predicate_noun", f"model=uniter:{here}/model.safetensors", *changes])
