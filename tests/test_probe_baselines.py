@@ -324,6 +324,3 @@ def test_shuffling_keeps_together_what_shares_a_picture() -> None:
     new = shuffled(look_alike())
     for n in range(0, 60, 3):
         assert len({item.image for item in new.items[n : n + 3]}) == 1
-    alone = Corpus("one", "checklist", look_alike().items[:1], Path("."))
-    with pytest.raises(ValueError, match="two pictures"):
-        shuffled(alone)
