@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
+from torch.utils._pytree import tree_map
 
 from analysis.probe.scorers.base import ModelScorer
 from train.data.inputs import Tensors
@@ -186,18 +187,9 @@ def picture_key(picture: Tensors) -> bytes:
 
 def select_row(batch: Any, row: int) -> Any:
     """One row of the tensors in nested dictionaries, tuples, lists and `ModelOutput`s."""
-    if isinstance(batch, Mapping):
-        return type(batch)(**{name: select_row(value, row) for name, value in batch.items()})
-    if isinstance(batch, tuple | list):
-        return type(batch)(select_row(value, row) for value in batch)
-    return batch[row : row + 1] if isinstance(batch, Tensor) else batch
+    return tree_map(lambda value: value[row : row + 1] if isinstance(value, Tensor) else value, batch)
 
 
 def concatenate(rows: Sequence[Any]) -> Any:
     """Rows as one batch: the inverse of `select_row`."""
-    first = rows[0]
-    if isinstance(first, Mapping):
-        return type(first)(**{name: concatenate([row[name] for row in rows]) for name in first})
-    if isinstance(first, tuple | list):
-        return type(first)(map(concatenate, zip(*rows, strict=True)))
-    return torch.cat(list(rows)) if isinstance(first, Tensor) else first
+    return tree_map(lambda *values: torch.cat(values) if isinstance(values[0], Tensor) else values[0], *rows)
