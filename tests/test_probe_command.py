@@ -392,18 +392,18 @@ def test_published_rules_ask_the_first_sentences_alone(here: Path) -> None:
     assert (line.single, line.itm_accuracy, line.itm_precision) == (100, 100, 100)
 
 
-def random_answers(model: str, seed: int) -> tuple[list[dict[str, Any]], list[Answer]]:
+def random_answers(seed: int) -> tuple[list[dict[str, Any]], list[Answer]]:
     """The triplets of our own predicate-noun corpus, and random answers to them."""
-    records = [record | {"model": model} for record in predicate_noun.read_records(own_corpus("predicate_noun"))]
+    records = predicate_noun.read_records(own_corpus("predicate_noun"))
     random = np.random.default_rng(seed)
     return records, [Answer(str(r["id"]), "scored", (random.random(),), (random.random(),)) for r in records]
 
 
 def test_result_files_are_measured_as_they_are_in_parts_or_whole(here: Path, one_rule: None) -> None:
-    records, answers = random_answers("LXMERT", 0)
-    predicate_noun.write_results(here / "whole/results.csv", records, answers)
+    records, answers = random_answers(0)
+    predicate_noun.write_results(here / "whole/results.csv", records, answers, "LXMERT", False)
     for name, part in (("a", slice(0, 50)), ("b", slice(50, 51)), ("c", slice(51, None))):
-        predicate_noun.write_results(here / f"parts/{name}.csv", records[part], answers[part])
+        predicate_noun.write_results(here / f"parts/{name}.csv", records[part], answers[part], "LXMERT", False)
     whole, parts = (probe(Probe(corpus=name), **QUIET) for name in ("whole/results.csv", "parts"))
     assert [result.model for result in parts] == ["", "LXMERT"]
     assert parts[1].lines == whole[1].lines and parts[1].corpus == whole[1].corpus
@@ -420,11 +420,11 @@ def test_result_files_are_measured_as_they_are_in_parts_or_whole(here: Path, one
 @pytest.mark.parametrize("name", ["{model}.csv", "{model}/results.csv"])
 def test_a_folder_of_several_models_gives_a_result_for_each(name: str, here: Path, one_rule: None) -> None:
     for seed, model in enumerate(("CLIP", "LXMERT")):
-        records, answers = random_answers(model, seed)
-        predicate_noun.write_results(here / "runs" / name.format(model=model), records, answers)
+        records, answers = random_answers(seed)
+        predicate_noun.write_results(here / "runs" / name.format(model=model), records, answers, model, False)
         if "/" in name:
             cropped = here / "runs" / model / predicate_noun.results_name("normal", True)
-            predicate_noun.write_results(cropped, records, answers, cropped=True)
+            predicate_noun.write_results(cropped, records, answers, model, True)
     results = probe(Probe(corpus="runs"), **QUIET)
     whole, crops = ("predicate-noun", ""), ("predicate-noun, cropped", "")
     wanted = [whole, (whole[0], "CLIP"), (whole[0], "LXMERT")]
@@ -435,8 +435,7 @@ def test_a_folder_of_several_models_gives_a_result_for_each(name: str, here: Pat
 
 
 def test_a_folder_with_a_file_that_holds_no_results_is_refused(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    records, answers = random_answers("LXMERT", 0)
-    predicate_noun.write_results(here / "runs/a.csv", records, answers)
+    predicate_noun.write_results(here / "runs/a.csv", *random_answers(0), "LXMERT", False)
     for text, told in (("id,score\n1,2\n", "runs/b.csv: lacks the columns"), ("", "runs/b.csv: lacks the columns")):
         (here / "runs/b.csv").write_text(text)
         with pytest.raises(SystemExit) as caught:
@@ -478,7 +477,7 @@ def test_scores_are_written_in_the_published_columns_and_read_back(
 
 def test_settings_that_a_corpus_has_no_use_for_are_refused(here: Path) -> None:
     folder = published(here / "published")
-    predicate_noun.write_results(here / "results.csv", *random_answers("LXMERT", 0))
+    predicate_noun.write_results(here / "results.csv", *random_answers(0), "LXMERT", False)
     for config, name in (
         (Probe(corpus=str(folder), cropped=True), "cropped=true"),
         (Probe(corpus=str(folder), template="alt"), "template=alt"),
@@ -585,7 +584,7 @@ def save_regions_and_model(here: Path, pictures: Iterable[str], kind: str) -> No
 
 
 def test_regions_made_elsewhere_are_part_of_what_a_run_is(here: Path, one_thread: None) -> None:
-    items = scenes.read(own_corpus("predicate_noun")).items
+    items = scenes.read(own_corpus("predicate_noun"), "predicate_noun").items
     save_regions_and_model(here, {Path(item.image).stem for item in items}, "uniter")
     changes = ["regions.source=file", "regions.file=features", "size=tiny", "baselines=false", f"count={SMALL}"]
     asked = settings(["corpus=predicate_noun", f"model=uniter:{here}/model.safetensors", *changes])

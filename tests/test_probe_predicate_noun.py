@@ -109,12 +109,8 @@ def test_the_other_template_and_the_crops(published: Path) -> None:
     assert corpus.items[0].labels["template"] == "alt" and corpus.items[0].labels["cropped"] == "true"
     assert cropped_name("a.b/c.jpg.png", "7") == "a.b/c.jpg_rel_7.png"
     assert read_set(published, images=published).pictures == published
-    for wrong, problem in (
-        ({"template": "new"}, "template=new: choose one of normal, alt"),
-        ({"images": "x"}, "images=x"),
-    ):
-        with pytest.raises(ValueError, match=problem):
-            read_set(published, **wrong)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="images=x"):
+        read_set(published, images="x")
 
 
 def test_pairs_that_are_no_mirrors_are_named(published: Path) -> None:
@@ -225,20 +221,20 @@ def test_a_file_is_written_as_the_study_writes_it_and_reads_the_same(published: 
     records = read_records(published)
     answers = answers_of(records, random.Random(0))
     answers[3] = Answer("3", "scored", (0.00001234,), (float("0.18087687"),))
-    write_results(published / "runs/CLIP/results.csv", records, answers, "CLIP", cropped=True)
+    write_results(published / "runs/CLIP/results.csv", records, answers, "CLIP", True)
     naive_file(published / "naive.csv", records, answers, True, "CLIP")
     assert (published / "runs/CLIP/results.csv").read_bytes() == (published / "naive.csv").read_bytes()
     read, lines = read_results(published / "naive.csv")
     assert lines == answers
     assert [{key: record[key] for key in KEYS} for record in read] == records
     assert {(record["cropped_image"], record["model"]) for record in read} == {(True, "CLIP")}
-    write_results(published / "again.csv", read, lines)
+    write_results(published / "again.csv", read, lines, "CLIP", True)
     assert (published / "again.csv").read_bytes() == (published / "naive.csv").read_bytes()
     (published / "excel.csv").write_bytes(
         b"\xef\xbb\xbf" + (published / "naive.csv").read_bytes().replace(b"\n", b"\r\n")
     )
     assert read_results(published / "excel.csv") == (read, lines)
-    write_results(published / "again.csv", read, lines, "other")
+    write_results(published / "again.csv", read, lines, "other", True)
     assert (published / ".kept/again.csv").read_bytes() == (published / "naive.csv").read_bytes()
     assert not (published / ".travlr").exists()
 
@@ -262,7 +258,7 @@ def test_any_results_read_as_they_were_written(data: st.DataObject, tmp_path_fac
         scores = ((data.draw(number),), (data.draw(number),)) if scored else ((), ())
         answers.append(Answer(str(record["id"]), "scored" if scored else "missing", *scores))
     path = tmp_path_factory.mktemp("results") / "results.csv"
-    write_results(path, records, answers, "m")
+    write_results(path, records, answers, "m", False)
     read, lines = read_results(path)
     assert [{key: record[key] for key in KEYS} for record in read] == records
     assert [(one.status == "scored", one.positives, one.negatives) for one in lines] == [
@@ -279,14 +275,12 @@ def test_a_file_of_people_has_no_probabilities(published: Path) -> None:
         writer = csv.writer(file)
         writer.writerow([*keys, "result"])
         writer.writerows([*(record[key] for key in keys), record["id"] != 4] for record in records)
-    ((corpus, read, lines, _),) = results_corpora([published / "results.csv"])
+    ((corpus, _, lines, _),) = results_corpora([published / "results.csv"])
     rows = measure(corpus.items, lines)
     found = found_accuracies(rows)
     assert (rows[0].total, rows[0].scored, found["single"], rows[0].pairs) == (8, 8, 87.5, 3)
     # 4 and 5 are of the third pair, a predicate
     assert [found[name] for name in ("pair", "predicate", "noun")] == pytest.approx([200 / 3, 50, 100])
-    with pytest.raises(ValueError, match=r"again.csv: triplets lack sentence_distractor_alt, sentence_target_alt"):
-        write_results(published / "again.csv", read, lines)
 
 
 def damaged(published: Path, column: str, value: str) -> Path:
@@ -354,14 +348,6 @@ def test_files_without_their_columns_or_cut_off_are_refused(published: Path) -> 
 def test_a_probability_that_is_not_a_number_has_failed(published: Path) -> None:
     _, answers = read_results(damaged(published, "prob_target_match", "nan"))
     assert [one.status for one in answers] == ["scored", "failed", *["scored"] * 10]
-
-
-def test_records_and_answers_must_go_together(published: Path) -> None:
-    records = read_records(published)
-    answers = answers_of(records, random.Random(0))
-    for wrong in (answers[:-1], answers[::-1]):
-        with pytest.raises(ValueError, match="needs an answer to each, in order"):
-            write_results(published / "r.csv", records, wrong, "m")
 
 
 # Accuracies ----------------------------------------------------------------------------------------------------------

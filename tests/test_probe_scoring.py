@@ -262,12 +262,8 @@ def test_a_picture_that_was_changed_is_asked_again(tmp_path: Path) -> None:
     assert after[0] != before[0]
 
 
-def test_items_without_a_false_sentence_fail_alone_and_empty_corpora_are_answered(tmp_path: Path) -> None:
-    corpus = corpus_of(tmp_path / "pictures", 3, 1)
-    items = (replace(corpus.items[0], negatives=()), *corpus.items[1:])
-    answers = score(replace(corpus, items=items), Seer(), tmp_path / "run", **QUIET)
-    assert [answer.status for answer in answers] == ["failed", "scored", "scored"]
-    assert score(replace(corpus, items=()), Seer(), tmp_path / "empty", **QUIET) == []
+def test_an_empty_corpus_is_answered(tmp_path: Path) -> None:
+    assert score(Corpus("empty", "checklist", (), None), Seer(), tmp_path / "empty", **QUIET) == []
 
 
 # Stopped, and gone on ------------------------------------------------------------------------------------------------
@@ -338,12 +334,6 @@ def test_another_run_is_refused_and_what_is_forgotten_is_asked_again(tmp_path: P
     (tmp_path / "run" / CONFIG).write_text("{")
     with pytest.raises(ValueError, match="damaged"):
         score(corpus, Seer(), tmp_path / "run", fingerprint={"model": "a", "corpus": 1}, **QUIET)
-
-
-def test_an_id_that_occurs_twice_is_refused(tmp_path: Path) -> None:
-    corpus = corpus_of(tmp_path / "pictures", 2, 1)
-    with pytest.raises(ValueError, match="an id occurs twice"):
-        score(replace(corpus, items=corpus.items * 2), Seer(), tmp_path / "run", **QUIET)
 
 
 def test_answers_made_elsewhere_are_kept_alike(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from analysis.probe.scorers.loading import load, regions_of
 from analysis.probe.scorers.travlr_models import finder
 from tests.helpers import one_line
 from tests.test_models import fixture_shape, part
+from tests.tiny import saved_yolos
 from train import models
 from train.config import RegionSettings
 from train.data.inputs import Inputs
@@ -192,17 +193,7 @@ def test_a_grid_has_the_features_of_its_cells() -> None:
 
 
 def test_a_detectors_regions_are_those_of_the_detector(tmp_path: Path) -> None:
-    from transformers import YolosConfig, YolosForObjectDetection, YolosImageProcessor
-
-    sizes: dict[str, Any] = {
-        "hidden_size": 16,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 2,
-        "intermediate_size": 16,
-    }
-    config = YolosConfig(**sizes, image_size=[32, 48], patch_size=16, num_detection_tokens=5, initializer_range=0.5)
-    YolosForObjectDetection(config).save_pretrained(tmp_path)
-    YolosImageProcessor(size={"height": 32, "width": 48}, do_resize=False, do_pad=False).save_pretrained(tmp_path)
+    saved_yolos(tmp_path)
     find, width = finder(RegionSettings(source="detector", detector=str(tmp_path), number=3))
     image = Image.fromarray(np.random.default_rng(0).integers(0, 256, (32, 48, 3), np.uint8))
     features, boxes = find(image)

@@ -17,6 +17,7 @@ from PIL import Image as pillow
 from PIL import ImageDraw
 
 from render.pictures.renderer import Renderer
+from tests.tiny import saved_yolos
 from train import cache
 from train.config import RegionSettings
 from train.data.pixels import MEAN, STD, Pictures
@@ -415,21 +416,7 @@ def detr(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def yolos(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny YOLOS, whose last hidden state also has its patches."""
-    from transformers import YolosConfig, YolosForObjectDetection, YolosImageProcessor
-
-    folder = tmp_path_factory.mktemp("yolos")
-    torch.manual_seed(1)
-    sizes: dict[str, Any] = {
-        "hidden_size": 16,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 2,
-        "intermediate_size": 16,
-    }
-    config = YolosConfig(**sizes, image_size=[32, 48], patch_size=16, num_detection_tokens=5, initializer_range=0.5)
-    YolosForObjectDetection(config).save_pretrained(folder)
-    YolosImageProcessor(size={"height": 32, "width": 48}, do_resize=False, do_pad=False).save_pretrained(folder)
-    return folder
+    return saved_yolos(tmp_path_factory.mktemp("yolos"))
 
 
 def oracle(folder: Path, picture: np.ndarray, number: int) -> tuple[list[np.ndarray], list[list[float]]]:

@@ -250,6 +250,18 @@ def saved(name: str, folder: Path) -> Path:
     return folder
 
 
+def saved_yolos(folder: Path) -> Path:
+    """A folder with a YOLOS detector, whose last hidden state also has its patches."""
+    torch.manual_seed(1)
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    picture = {"image_size": [32, 48], "patch_size": 16}
+    config = models_of.YolosConfig(**sizes, **picture, num_detection_tokens=5, initializer_range=0.5)
+    models_of.YolosForObjectDetection(config).save_pretrained(folder)
+    processor = models_of.YolosImageProcessor(size={"height": 32, "width": 48}, do_resize=False, do_pad=False)
+    processor.save_pretrained(folder)
+    return folder
+
+
 def pictures() -> list[Image.Image]:
     random = np.random.default_rng(0)
     sizes = [(32, 32), (64, 40), (40, 56), (32, 32)]

@@ -73,8 +73,6 @@ def heat(scorer: Scorer, image: Image.Image, text: str, method: str = "auto", ce
     Raises ValueError for a text with no words or more than 24, and for attention where the model does not support it.
     """
     words = words_in(text)
-    if method not in METHODS:
-        raise ValueError(f"method={method}: choose one of {', '.join(METHODS)}")
     function = heat_map_function(scorer) if isinstance(scorer, ModelScorer) else None
     if method == "attention" and function is None:
         raise ValueError(f"method=attention: not for model={getattr(scorer, 'name', scorer)}; use occlusion")

@@ -102,14 +102,8 @@ def _scenes(kind: str, config: Probe, log: Log) -> Corpus:
 
     count = config.count or scenes.COUNTS[kind]
     folder = Path(SCENES_FOLDER) / f"{kind}-v{FORMAT_VERSION}-s{config.seed}-{count}"
-    corpus = scenes.build(folder, config.seed, count, kind, log=log)
-    if kind == "checklist" and (config.types or config.data):
-        corpus = replace(checklist.read_corpus(folder, config.types, config.data), notes=corpus.notes)
-    if kind == "predicate_noun" and (config.template != "normal" or config.cropped):
-        variant = predicate_noun.read_set(folder, config.template, config.cropped)
-        labels = {item.id: item.labels for item in corpus.items}
-        items = tuple(replace(item, labels={**labels[item.id], **item.labels}) for item in variant.items)
-        corpus = replace(variant, items=items, notes=corpus.notes)
+    scenes.build(folder, config.seed, count, kind, log=log)
+    corpus = scenes.read(folder, kind, config.types, config.data, config.template, config.cropped)
     condition = f"{', alt' * (config.template == 'alt')}{', cropped' * config.cropped}" * (kind == "predicate_noun")
     return replace(corpus, name=f"{SCENES}-{kind}{condition}")
 

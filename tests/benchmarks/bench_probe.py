@@ -21,7 +21,7 @@ import transformers
 from analysis.probe.corpora.items import Corpus
 from analysis.probe.report.baselines import RULES, baselines
 from analysis.probe.report.metrics import measure
-from analysis.probe.scenes.corpus import build
+from analysis.probe.scenes.corpus import build, read
 from analysis.probe.scorers.loading import load
 from analysis.probe.scorers.scoring import score
 from tests.benchmarks.bench_generate import table
@@ -77,7 +77,8 @@ def smoke(folder: Path) -> None:
     rows = []
     for kind in ("checklist", "predicate_noun"):
         begun = time.perf_counter()
-        corpus = build(folder / kind, count=SMOKE, kind=kind, log=quiet)
+        build(folder / kind, count=SMOKE, kind=kind, log=quiet)
+        corpus = read(folder / kind, kind)
         steps = [time.perf_counter()]
         answers = score(corpus, load(str(model), device="cpu"), folder / f"{kind}-scores", log=quiet)
         steps.append(time.perf_counter())
@@ -115,7 +116,8 @@ def main() -> None:
         print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
         smoke(folder)
         building(folder, count)
-        blind_rules(build(folder / "floors", count=count, workers=0, log=quiet))
+        build(folder / "floors", count=count, workers=0, log=quiet)
+        blind_rules(read(folder / "floors", "checklist"))
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,11 +34,14 @@ def chat_inputs(processor: Any, conversation: Conversation) -> Tensors:
     The template is applied and tokenised in one call, so that the processor does not add a second token for the
     beginning of the text.
     """
-    inputs = processor.apply_chat_template(
-        [conversation], add_generation_prompt=True, tokenize=True, return_dict=True, return_tensors="pt"
-    )
-    # PaliGemma's processor adds labels, from which the model would compute a loss.
-    return {name: value for name, value in inputs.items() if isinstance(value, torch.Tensor) and name != "labels"}
+    options = {"add_generation_prompt": True, "tokenize": True, "return_dict": True, "return_tensors": "pt"}
+    return model_inputs(processor.apply_chat_template([conversation], **options))
+
+
+def model_inputs(processed: Mapping[str, Any]) -> Tensors:
+    """What a processor returns, without what is no input. PaliGemma's adds labels, for which the model would compute a
+    loss."""
+    return {name: value for name, value in processed.items() if isinstance(value, torch.Tensor) and name != "labels"}
 
 
 def batch_key(inputs: Tensors) -> Hashable:

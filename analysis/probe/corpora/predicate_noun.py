@@ -17,7 +17,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from analysis.probe.config import TEMPLATES
 from analysis.probe.corpora.items import WHOLE, Answer, Corpus, Item
 from analysis.probe.corpora.taxonomy import is_length
 from analysis.probe.folders import leaves_folder, read_json, reading, write_files
@@ -104,8 +103,6 @@ def read_set(
     (`cropped_name`), without the visual distractors. images: the folder of the pictures; None: the folder `images`
     beside the file, if there is one. Raises `ValueError` as `read_records`.
     """
-    if template not in TEMPLATES:
-        raise ValueError(f"template={template}: choose one of {', '.join(TEMPLATES)}")
     records = read_records(path)
     if images is not None and not Path(images).is_dir():
         raise ValueError(f"images={images}: there is no such folder")
@@ -280,31 +277,20 @@ def _number(text: str, where: str) -> float:
 
 
 def write_results(
-    path: Path | str,
-    records: Sequence[Triplet],
-    answers: Sequence[Answer],
-    model: str | None = None,
-    cropped: bool | None = None,
+    path: Path | str, records: Sequence[Triplet], answers: Sequence[Answer], model: str, cropped: bool
 ) -> None:
-    """Write answers as a result file with the published columns, in their order and number format.
+    """Write answers to the triplets of an evaluation set as a result file with the published columns, in their order
+    and number format.
 
     Writing what `read_results` read restores a published file byte for byte; another file of that name is kept (see
-    `travlr.files`). model, cropped: override the records' values. A triplet that was not scored has no result and no
-    probabilities. result_separate: the share of the two sentences on the right side of a probability of 0.5;
-    result_strict: whether both are. Raises `ValueError` where records and answers do not match, and for records that
-    lack some of `KEYS`.
+    `travlr.files`). A triplet that was not scored has no result and no probabilities. result_separate: the share of the
+    two sentences on the right side of a probability of 0.5; result_strict: whether both are.
     """
-    if [str(record["id"]) for record in records] != [answer.id for answer in answers]:
-        raise ValueError(f"triplets: {len(records)}, answers: {len(answers)}; needs an answer to each, in order")
-    if lacking := sorted({key for record in records for key in KEYS if key not in record}):
-        raise ValueError(f"{path}: triplets lack {', '.join(lacking)}, which the published columns have")
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
     for record, answer in zip(records, answers, strict=True):
-        is_cropped = record.get("cropped_image", False) if cropped is None else cropped
-        name = record.get("model", "") if model is None else model
-        writer.writerow([*(record[key] for key in KEYS), *_result_values(answer), is_cropped, name])
+        writer.writerow([*(record[key] for key in KEYS), *_result_values(answer), cropped, model])
     write_files(Path(path).parent, {Path(path).name: text.getvalue().encode()})
 
 

@@ -14,13 +14,13 @@ import hashlib
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from analysis.probe.corpora.checklist import IMAGES
-from analysis.probe.corpora.items import KINDS, Corpus
+from analysis.probe.corpora import checklist, predicate_noun
+from analysis.probe.corpora.items import Corpus
 from analysis.probe.folders import is_begun, put_files, read_object
 from analysis.probe.scenes import drawing, records
 from analysis.probe.scenes.drawing import CANVAS, CELL
@@ -31,7 +31,6 @@ from travlr.cli import Log
 from travlr.files import WORK, put_file, regular
 from travlr.workers import Progress, run
 
-T = TypeVar("T")
 COUNTS = {"checklist": 3600, "predicate_noun": 2584}  # records by default
 MIN_COUNT = {"checklist": 144, "predicate_noun": 6}
 MAX_COUNT = 1_000_000
@@ -60,15 +59,14 @@ NOTES = {
 
 @dataclass(frozen=True)
 class ScenesConfig:
-    """The settings of a corpus. count: records, two for each pair. Raises `ValueError` for impossible settings."""
+    """The settings of a corpus. kind: one of `KINDS`. count: records, two for each pair. Raises `ValueError` for an
+    impossible count."""
 
     kind: str = "checklist"
     seed: int = 0
     count: int = COUNTS["checklist"]
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise ValueError(f"kind={self.kind}: choose one of {', '.join(KINDS)}")
         least = MIN_COUNT[self.kind]
         if self.count % 2 or not least <= self.count <= MAX_COUNT:
             raise ValueError(f"count={self.count}: must be even (an item and its mirror), {least} to {MAX_COUNT:,}")
@@ -95,17 +93,17 @@ class ScenesConfig:
 def build(
     folder: str | os.PathLike[str],
     seed: int = 0,
-    count: int | None = None,
+    count: int = COUNTS["checklist"],
     kind: str = "checklist",
     workers: int = 0,
     log: Log = print,
-) -> Corpus:
+) -> None:
     """Build a corpus in a folder, unless the folder has it already. The same seed gives the same bytes.
 
     workers: processes, 0 for one per core. Raises `ValueError` for a wrong setting, and for a folder that holds
     other files or is being written by another process.
     """
-    config = ScenesConfig(kind, seed, COUNTS.get(kind, 0) if count is None else count)
+    config = ScenesConfig(kind, seed, count)
     place = Path(folder)
     is_begun(place, (MANIFEST, CONFIG), config.fingerprint, "probe corpus")
     if (place / WORK).exists() or not _is_whole(place):
@@ -115,7 +113,6 @@ def build(
                 put_file(place, CONFIG, [_text(config.fingerprint)])
                 _write_corpus(place, config, workers, log)
             files.close(place)
-    return read(place)
 
 
 def _text(value: Any) -> bytes:
@@ -166,8 +163,8 @@ def _write_corpus(folder: Path, config: ScenesConfig, workers: int, log: Log) ->
     lines = json.loads(json.dumps(records_in_order))  # with the types that a reader gets
     contents = {ITEMS: b"".join(json.dumps(line).encode() + b"\n" for line in lines), **records.published(lines)}
     put_files(folder, contents)
-    corpus = _corpus(folder, config.kind, lines)
-    counts = Counter((item.axis, item.source) for item in corpus.items)
+    items = tuple(map(records.item_of, lines))
+    counts = Counter((item.axis, item.source) for item in items)
     manifest = {
         **config.fingerprint,
         "canvas": CANVAS,
@@ -176,7 +173,7 @@ def _write_corpus(folder: Path, config: ScenesConfig, workers: int, log: Log) ->
         "records": len(lines),
         "counts": {f"{axis}/{source}" if source else axis: number for (axis, source), number in counts.items()},
         "notes": NOTES[config.kind],
-        "digest": corpus.digest,
+        "digest": Corpus("scenes", config.kind, items, None).digest,
         "pictures": _digest("".join(d for line in lines for d in line["sha256"].values()).encode()),
         "files": {name: _digest(data) for name, data in sorted(contents.items())},
         "versions": versions(),
@@ -209,29 +206,24 @@ def _lines(folder: Path) -> list[SceneRecord]:
         return [json.loads(line) for line in file]
 
 
-def read(folder: str | os.PathLike[str]) -> Corpus:
-    """Read a corpus that `build` has finished. Raises `ValueError` for any other folder."""
-    place = Path(folder)
-    if not (place / MANIFEST).is_file():
-        raise ValueError(f"{folder}: no finished probe corpus; make it with build")
-    manifest = read_object(place / MANIFEST)
-    if manifest.get("format") != "travlr probe" or manifest.get("kind") not in KINDS:
-        raise ValueError(f"{folder}: not a probe corpus")
-    return _from_lines(place, lambda lines: _corpus(place, manifest["kind"], lines))
-
-
-def _from_lines(folder: Path, make: Callable[[list[SceneRecord]], T]) -> T:
-    """Apply `make` to the lines of a corpus. Raises `ValueError` where they are missing or damaged."""
-    try:
-        return make(_lines(folder))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise ValueError(f"{folder / ITEMS}: missing or damaged; build the corpus again to mend it") from None
-
-
-def _corpus(folder: Path, kind: str, lines: Sequence[SceneRecord]) -> Corpus:
-    """The corpus as `checklist.read_corpus` or `predicate_noun.read_set` would read it, with more labels."""
-    pictures = folder if kind == "checklist" else folder / IMAGES
-    return Corpus("scenes", kind, tuple(map(records.item_of, lines)), pictures, NOTES[kind])
+def read(
+    folder: Path,
+    kind: str,
+    types: Sequence[str] | None = None,
+    data: Sequence[str] | None = None,
+    template: str = "normal",
+    cropped: bool = False,
+) -> Corpus:
+    """Read a corpus that `build` has finished, as a published one, with our labels and notes. types, data: of a
+    checklist, as of `read_corpus`; template, cropped: of triplets, as of `read_set`. Raises `ValueError` as they do."""
+    if kind == "checklist":
+        corpus = checklist.read_corpus(folder, types, data)
+    else:
+        corpus = predicate_noun.read_set(folder, template, cropped)
+        labels = {line["id"]: line["labels"] for line in _lines(folder)}
+        items = tuple(replace(item, labels={**labels[item.id], **item.labels}) for item in corpus.items)
+        corpus = replace(corpus, items=items)
+    return replace(corpus, notes=NOTES[kind])
 
 
 def truths(corpus: Corpus) -> dict[str, PairMember]:
@@ -240,5 +232,8 @@ def truths(corpus: Corpus) -> dict[str, PairMember]:
         return {}
     for folder in (corpus.pictures, corpus.pictures.parent):
         if (folder / MANIFEST).is_file() and (folder / ITEMS).is_file():
-            return _from_lines(folder, lambda lines: {line["id"]: records.truth_of(line) for line in lines})
+            try:
+                return {line["id"]: records.truth_of(line) for line in _lines(folder)}
+            except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+                raise ValueError(f"{folder / ITEMS}: missing or damaged; build the corpus again to mend it") from None
     return {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable, Sequence
+from operator import attrgetter
 from typing import Any, TypeVar
 
 import numpy as np
@@ -30,7 +31,10 @@ class ModelScorer:
     """
 
     columns: tuple[str, ...] = ("score",)  # of `outputs`
+    heads: tuple[str, ...] = ("itm", "itc")  # of the class's models, the default first
     odds: tuple[str, ...] = ("itm",)  # heads whose score is the log-odds of a match
+    unused: tuple[str, ...] = ()  # prefixes of weights on which no score depends
+    positions = "config.text_config.max_position_embeddings"  # attribute of the model: see `longest`
     token_options: dict[str, Any] = {}
 
     def __init__(self, name: str, model: Any, tokenizer: Any, processor: Any, head: str) -> None:
@@ -44,7 +48,7 @@ class ModelScorer:
     @property
     def longest(self) -> int:
         """The longest text, in tokens."""
-        return int(self.model.config.text_config.max_position_embeddings)
+        return int(attrgetter(self.positions)(self.model))
 
     def prepare(self, image: Image.Image) -> Tensors:
         """The inputs of `see`, B = 1."""

@@ -12,20 +12,12 @@ from analysis.probe.scorers.base import ModelScorer
 from train.data.inputs import Tensors
 
 
-class HubScorer(ModelScorer):
-    """A family of models. heads: the heads of its models, the default first. unused: prefixes of weights on which no
-    score depends."""
-
-    heads: tuple[str, ...] = ("itm", "itc")
-    unused: tuple[str, ...] = ()
-
-
 def log_odds(logits: Tensor) -> Tensor:
     """(B, 2), no match and match, to (B,)."""
     return logits[:, 1] - logits[:, 0]
 
 
-class Clip(HubScorer):
+class Clip(ModelScorer):
     """CLIP and similar models: cosines. The temperature scales all scores alike, so it changes no ranking."""
 
     heads = ("itc",)
@@ -51,7 +43,7 @@ class Siglip(Clip):
         return super().judge(both) * self.model.logit_scale.exp() + self.model.logit_bias
 
 
-class Blip(HubScorer):
+class Blip(ModelScorer):
     """itm: log-odds of the matching head, whose text encoder attends to the picture. itc: cosines."""
 
     def see(self, x: Tensors) -> Tensors:
@@ -71,14 +63,11 @@ class Blip(HubScorer):
         return log_odds(self.model.itm_head(states[:, 0]))
 
 
-class Vilt(HubScorer):
+class Vilt(ModelScorer):
     """ViLT's ranking logit. Words and patches share all layers, so `see` computes the patch embedding alone."""
 
     heads, odds = ("itm",), ()
-
-    @property
-    def longest(self) -> int:
-        return int(self.model.config.max_position_embeddings)
+    positions = "config.max_position_embeddings"
 
     def see(self, x: Tensors) -> Tensors:
         with torch.random.fork_rng([]):  # it shuffles the patches
@@ -94,7 +83,7 @@ class Vilt(HubScorer):
         return self.model(ids, mask, image_embeds=both["image"], pixel_mask=both["patch_mask"]).logits[:, 0]
 
 
-class Flava(HubScorer):
+class Flava(ModelScorer):
     """itm: log-odds of the matching head of the multimodal encoder, which gets states before the last LayerNorm, as in
     pretraining. itc: cosines."""
 
@@ -120,13 +109,11 @@ class Flava(HubScorer):
         return log_odds(self.model.itm_head(states))
 
 
-class Blip2(HubScorer):
+class Blip2(ModelScorer):
     """itm: log-odds of the matching head, averaged over the queries, which attend to picture and text. itc: the cosine
     of the text and its nearest query (Li et al. 2023, section 3.2)."""
 
-    @property
-    def longest(self) -> int:
-        return int(self.model.config.qformer_config.max_position_embeddings)
+    positions = "config.qformer_config.max_position_embeddings"
 
     def _queries(self, image: Tensor) -> Tensor:
         return self.model.query_tokens.expand(len(image), -1, -1)  # (B, Q, H)
@@ -159,7 +146,7 @@ class Blip2(HubScorer):
         return log_odds(self.model.itm_head(states[:, : query.shape[1]]).mean(1))
 
 
-class BridgeTower(HubScorer):
+class BridgeTower(ModelScorer):
     """Log-odds of the matching head. The vision tower does not depend on the text, so it runs once for each picture;
     `judge` replaces the `forward` of its layers by their saved outputs."""
 
@@ -189,7 +176,7 @@ class BridgeTower(HubScorer):
                 del block.forward
 
 
-FAMILIES: dict[str, tuple[str, type[HubScorer]]] = {
+FAMILIES: dict[str, tuple[str, type[ModelScorer]]] = {
     "clip": ("CLIPModel", Clip),
     "metaclip_2": ("MetaClip2Model", Clip),
     "align": ("AlignModel", Clip),

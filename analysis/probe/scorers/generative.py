@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
+from torch.utils._pytree import tree_map
 
 from analysis.probe.scorers.base import ModelScorer
 from train.data.inputs import Tensors
@@ -36,8 +37,6 @@ class GenerativeScorer(ModelScorer):
     columns = ("score", "yes_or_no")
 
     def __init__(self, name: str, model: Any, folder: Path, question: str) -> None:
-        if "{text}" not in question:
-            raise ValueError(f"question={question!r}: must hold {{text}}, where the sentence goes")
         processor = chat.chat_processor(name, folder)
         tokenizer = getattr(processor, "tokenizer", None)
         if tokenizer is None:
@@ -53,7 +52,7 @@ class GenerativeScorer(ModelScorer):
         self.pads = self.prompt == "chat template" and not self.config.is_encoder_decoder
         self.pad = next((t for t in (tokenizer.pad_token_id, tokenizer.eos_token_id) if t is not None), 0)
         with quiet():
-            self.ask = input_function(processor)
+            self.before = image_token_line(processor) if self.prompt == "plain" else ""
         self.towers = [CachedTower(module) for module in find_vision_towers(model)]
 
     @property
@@ -76,11 +75,16 @@ class GenerativeScorer(ModelScorer):
 
     def join(self, image: Image.Image, text: str) -> Tensors:
         """A picture and a text to the model's inputs, B = 1."""
+        image, question = image.convert("RGB"), self.question.replace("{text}", text)
         with quiet():
-            inputs = self.ask(image.convert("RGB"), self.question.replace("{text}", text))
+            if self.prompt == "chat template":
+                content = [{"type": "image", "image": image}, {"type": "text", "text": question}]
+                inputs = chat.chat_inputs(self.processor, [{"role": "user", "content": content}])
+            else:
+                question = f"{self.before}Question: {question} Answer:"
+                inputs = chat.model_inputs(self.processor(images=[image], text=[question], return_tensors="pt"))
         self.check_length(inputs["input_ids"].shape[1], text)
-        # PaliGemma's processor adds labels, from which the model would compute a loss.
-        return {key: value for key, value in inputs.items() if isinstance(value, Tensor) and key != "labels"}
+        return inputs
 
     def answer(self, both: Tensors) -> Tensors:
         """`score` (B,), and `yes_or_no` (B,), the probability p(yes) + p(no) of the next token."""
@@ -99,36 +103,14 @@ class GenerativeScorer(ModelScorer):
         return outputs["score"], outputs["yes_or_no"]
 
 
-def input_function(processor: Any) -> Callable[[Image.Image, str], Mapping[str, Any]]:
-    """A function that maps a picture and a question to a model's inputs, B = 1.
-
-    It applies the processor's chat template if there is one; otherwise it puts the image token before the question,
-    unless the processor does so. The template is applied and tokenised in one call, so that the processor does not add
-    a second token for the beginning of the text.
-    """
-    if getattr(processor, "chat_template", None):
-
-        def template(image: Image.Image, question: str) -> Mapping[str, Any]:
-            content = [{"type": "image", "image": image}, {"type": "text", "text": question}]
-            return chat.chat_inputs(processor, [{"role": "user", "content": content}])
-
-        return template
+def image_token_line(processor: Any) -> str:
+    """The image token on a line of its own; empty where the processor has none, or inserts it into a text without."""
     token = str(getattr(processor, "image_token", None) or "")
-    before = f"{token}\n" if token and not inserts_image_token(processor, token) else ""
-
-    def plain(image: Image.Image, question: str) -> Mapping[str, Any]:
-        return processor(images=[image], text=[f"{before}Question: {question} Answer:"], return_tensors="pt")
-
-    return plain
-
-
-def inserts_image_token(processor: Any, token: str) -> bool:
-    """Whether a processor inserts the image token into a text without one."""
     try:
-        ids = processor(images=[Image.new("RGB", (64, 64))], text=["?"])["input_ids"][0]
+        ids = list(processor(images=[Image.new("RGB", (64, 64))], text=["?"])["input_ids"][0]) if token else []
     except ValueError:  # it requires as many image tokens as pictures
-        return False
-    return processor.tokenizer.convert_tokens_to_ids(token) in list(ids)
+        ids = []
+    return f"{token}\n" if token and processor.tokenizer.convert_tokens_to_ids(token) not in ids else ""
 
 
 # Vision towers, which encode each picture once in a call --------------------------------------------------------------
@@ -205,18 +187,9 @@ def picture_key(picture: Tensors) -> bytes:
 
 def select_row(batch: Any, row: int) -> Any:
     """One row of the tensors in nested dictionaries, tuples, lists and `ModelOutput`s."""
-    if isinstance(batch, Mapping):
-        return type(batch)(**{name: select_row(value, row) for name, value in batch.items()})
-    if isinstance(batch, tuple | list):
-        return type(batch)(select_row(value, row) for value in batch)
-    return batch[row : row + 1] if isinstance(batch, Tensor) else batch
+    return tree_map(lambda value: value[row : row + 1] if isinstance(value, Tensor) else value, batch)
 
 
 def concatenate(rows: Sequence[Any]) -> Any:
     """Rows as one batch: the inverse of `select_row`."""
-    first = rows[0]
-    if isinstance(first, Mapping):
-        return type(first)(**{name: concatenate([row[name] for row in rows]) for name in first})
-    if isinstance(first, tuple | list):
-        return type(first)(map(concatenate, zip(*rows, strict=True)))
-    return torch.cat(list(rows)) if isinstance(first, Tensor) else first
+    return tree_map(lambda *values: torch.cat(values) if isinstance(values[0], Tensor) else values[0], *rows)

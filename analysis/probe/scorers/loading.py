@@ -21,10 +21,9 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from analysis.probe.config import DEVICE_MAPS, GRID, HEADS, PRECISIONS, TRAVLR_MODELS, Probe
+from analysis.probe.config import GRID, TRAVLR_MODELS, Probe
 from analysis.probe.corpora.items import Scorer, as_float64
 from train.config import CHECKPOINT_FILES, RegionSettings
-from travlr.config import check_choice
 from travlr.files import path_digest
 from travlr.plugins import import_name, is_import
 
@@ -77,13 +76,6 @@ def load(
     score is the log-odds of a match, None where it only ranks (CLIP, ViLT, itc). Raises ValueError, in one line, for a
     name or setting that cannot be used.
     """
-    for setting, value, valid in (
-        ("precision", precision, PRECISIONS), ("device_map", device_map, DEVICE_MAPS), ("head", head, HEADS)
-    ):  # fmt: skip
-        if value is not None:
-            check_choice(setting, value, valid)
-    if batch_size < 1:
-        raise ValueError(f"batch_size={batch_size}: must be 1 or more")
     kind, colon, checkpoint = name.partition(":")
     ours = bool(colon) and kind in TRAVLR_MODELS
     if regions is not None and not ours:

@@ -82,7 +82,7 @@ def score(
     A call of the scorer gets all sentences of some pictures, up to `batch_size` sentences or those of one picture, each
     sentence once. If it raises, or does not return one finite score per sentence, both halves of the batch are tried,
     down to single items. After an interruption, the same call continues. Raises `ValueError` for a folder with
-    another fingerprint (by default the corpus and the scorer's name), and for a corpus in which an id occurs twice.
+    another fingerprint (by default the corpus and the scorer's name).
     """
     fingerprint = dict(fingerprint or {"corpus": corpus.digest, "model": getattr(scorer, "name", "")})
     with run_folder(folder, fingerprint, about or {}):
@@ -91,8 +91,6 @@ def score(
         unscored = [
             item for item in corpus.items if item.id not in records or records[item.id].answer.status != "scored"
         ]
-        if len({item.id for item in corpus.items}) < len(corpus.items):
-            raise ValueError(f"{corpus.name}: an id occurs twice; each item needs its own")
         with _appending(path) as append, Progress(len(unscored), log, "items") as progress:
             for batch in _answer_batches(corpus.pictures, unscored, scorer, batch_size):
                 append(record for record in batch if records.get(record.item.id) != record)
@@ -274,9 +272,7 @@ class _BatchScorer:
                 errors[path] = error
         answers = {}
         for item in items:
-            if not (item.positives and item.negatives):
-                answers[item.id] = Answer(item.id, "failed", why="an item needs true and false sentences")
-            elif failure := errors.get(item.image):
+            if failure := errors.get(item.image):
                 status = "missing" if isinstance(failure, Missing) else "unreadable"
                 answers[item.id] = Answer(item.id, status, why=str(failure))
         for batch in self.split([item for item in items if item.id not in answers]):  # sizes may have shrunk since

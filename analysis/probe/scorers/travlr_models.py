@@ -73,9 +73,7 @@ def travlr_scorer(
 class TravlrScorer(ModelScorer):
     """One of our models with loaded weights."""
 
-    @property
-    def longest(self) -> int:
-        return int(self.model.shape.positions)
+    positions = "shape.positions"
 
     def tokens(self, text: str) -> Tensors:
         ids = [self.tokenizer.cls, *self.tokenizer.ids(text), self.tokenizer.sep]
