@@ -22,6 +22,7 @@ from travlr.cli import Log, without_pandas
 T = TypeVar("T")
 R = TypeVar("R")
 EXECUTORS = ("local", "ray")
+ENDS_WITHIN = 5  # seconds, at most, that the end of processes is waited for
 
 Results = Generator[tuple[T, R], None, None]
 
@@ -61,7 +62,10 @@ def _run_in_processes(
     finally:
         for process in list((pool._processes or {}).values()):  # unfinished files are temporary, so nothing is lost
             process.kill()
+        manager: Any = pool._executor_manager_thread
         pool.shutdown(wait=False, cancel_futures=True)
+        if manager:  # Python may otherwise write to its pipe while it closes it, and print a traceback at the end
+            manager.join(ENDS_WITHIN)
 
 
 def _start_method() -> str:
