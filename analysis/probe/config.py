@@ -76,7 +76,7 @@ class Probe:
     seed: int = option(0, "of our own corpora, samples, shuffled pictures and intervals", least=0, below=1 << 64)
     batch_size: int = option(64, "sentences in a call of the scorer", least=1)
     device: str = option("auto", "auto, cpu, gpu or cuda:1")
-    device_map: str | None = option(None, "of generative models: how they spread over all GPUs", choices=DEVICE_MAPS)
+    device_map: str | None = option(None, "of generative models, how they spread over all GPUs", choices=DEVICE_MAPS)
     precision: str = option("float32", choices=PRECISIONS)
     strict: bool = option(False, "exit code 1 if an item was not scored or a record could not be read")
     out: str = option("probes", "folder with a folder for each run, and the report on all of them")

@@ -34,8 +34,8 @@ class Price:
 class ShownStyle:
     """How a model is shown the scenes of a dataset; null for the dataset's own style."""
 
-    image: str | None = option(None, "of pictures", choices=IMAGE_STYLES)
-    caption: str | None = option(None, "of captions", choices=CAPTION_STYLES)
+    image: str | None = option(None, "of pictures, null for the dataset's", choices=IMAGE_STYLES)
+    caption: str | None = option(None, "of captions, null for the dataset's", choices=CAPTION_STYLES)
 
     def __post_init__(self) -> None:
         check_settings(self, "style.")
@@ -76,7 +76,7 @@ class Evaluation:
     runs: str = option("runs", "folder with a folder for each evaluation and run, and the table of all results")
     revision: str | None = option(None, "commit, tag or branch of a hub repository")
     device: str = option("auto", "auto, cpu, gpu, cuda:1, ... of a local model")
-    precision: str = option("auto", "saved in runs", choices=PRECISIONS)
+    precision: str = option("auto", "of a local model; the choice is saved in runs", choices=PRECISIONS)
     batch_size: int = option(8, "requests that a local model answers at a time", least=1, below=1 << 63)
     server: str | None = option(None, "URL of an OpenAI-compatible server, such as http://localhost:8000/v1")
     key: str = option("OPENAI_API_KEY", "name of the environment variable that holds the server's key")
