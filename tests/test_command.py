@@ -93,7 +93,7 @@ USAGE: dict[str, tuple[list[str], str]] = {
     "unknown preset": ([C, "preset=papre"], "preset=papre: choose one of paper, released, strict"),
     "negative seed": ([C, "seed=-1"], "seed=-1: must be at least 0"),
     "two seeds": ([C, "seed=0,1"], "seed=0,1: one value is needed; a list is written [a,b]"),
-    "a list of each name is due": ([C, "held_out.circle=2"], "held_out.circle=2: must be a list such as [1,2]"),
+    "a list of each name is due": ([C, "held_out.circle=2"], "held_out.circle=2: must be a list of whole numbers"),
     "near miss": ([C, "sed=3"], "there is no setting 'sed'; did you mean seed?"),
     "near miss inside": ([C, "world.colums=3"], "there is no setting 'world.colums'; did you mean world.columns"),
     "another task's": ([C, "third_region=empty"], "there is no setting 'third_region'"),
@@ -106,16 +106,16 @@ USAGE: dict[str, tuple[list[str], str]] = {
     "no value": ([C, "seed="], "seed=: must be a whole number"),
     "null": ([C, "seed=null"], "seed=null: must be a whole number"),
     "question marks": ([C, "seed=???"], "'seed=???': its value cannot be read"),
-    "a list is due": ([C, "world.colours=red"], "world.colours=red: must be a list such as [a,b]"),
+    "a list is due": ([C, "world.colours=red"], "world.colours=red: must be a list of words"),
     "a list of lists is due": (
         ["task=spatiality", "held_out.columns=[A,B]"],
-        "held_out.columns=[A,B]: must be a list such as ",
+        "held_out.columns=[A,B]: must be a list of lists of words",
     ),
     "a number in a list of lists": (
         ["task=spatiality", "held_out.rows=[[x,y]]"],
-        "held_out.rows=[[x,y]]: must be a list such as ",
+        "held_out.rows=[[x,y]]: must be a list of lists of whole ",
     ),
-    "a group for a path": ([C, "out.x=3"], "out={'x': 3}: must be a word or null"),
+    "a group for a path": ([C, "out.x=3"], "out={x:3}: must be a word or null"),
     "other letters without quotes": ([C, "world.colours=[röt]"], 'and "" around words with other letters'),
     "unbalanced brackets": (
         [C, "numbers=[1,2"],
@@ -136,6 +136,7 @@ USAGE: dict[str, tuple[list[str], str]] = {
     "two presets": ([C, "preset=paper", "+preset=released"], "preset: given twice"),
     "columns": ([C, "world.columns=27"], "world.columns=27: must be 1 to 26"),
     "too small": ([C, "image.cell=7"], "image.cell=7: must be at least 8 "),
+    "hundreds of digits": ([C, "count.train=-" + "9" * 400], "must be at least 0"),
     "no rows": ([C, "rows_per_file=0"], "rows_per_file=0: must be at least 1"),
     "no bool": ([C, "overwrite=maybe"], "overwrite=maybe: must be true or false"),
     "no setting": (["cardinality"], "'cardinality' is not a setting; write it as name=value (see --help)"),
@@ -227,6 +228,21 @@ WRONG_TYPES: dict[str, tuple[Callable[[Any], object], list[Any]]] = {
     "out": (lambda value: GenerateArguments(out=value), [3, True]),
     "overwrite": (lambda value: GenerateArguments(overwrite=value), [1, "true", None]),
 }
+
+
+def test_another_default_of_an_inherited_setting_has_its_rules() -> None:
+    @dataclasses.dataclass(frozen=True)
+    class Other(Cardinality):
+        seed: int = 3
+        query_by: str = "both"
+
+    assert Other().seed == 3
+    for wrong, message in (
+        ({"seed": -1}, "seed=-1: must be at least 0"),
+        ({"query_by": "size"}, "choose one of shape"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            Other(**wrong)
 
 
 @pytest.mark.parametrize("setting", WRONG_TYPES)

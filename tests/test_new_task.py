@@ -166,12 +166,13 @@ BROKEN: dict[str, tuple[type[Task], str]] = {
     "pairs of another length": (change(axes={"": ("a", "b")}), "`axes`"),
     "one word for all queries": (change(predicate=staticmethod(lambda args: "together")), "`predicate` is 'together'"),
     "one word for all pairs": (change(auxiliary_words=staticmethod(lambda pair: ["more", *pair[1:]])), "`predicate`"),
+    "no words": (change(auxiliary_words=staticmethod(lambda pair: [])), "`predicate` is 'more'"),
     "a fourth noun": (change(object_arguments=(0, 1, 2, 3)), "`object_arguments`"),
     "unequal lists": (
         change(add_ordered_template=lambda self, side, *_: self.add_template(side, [0, 1], [2], [0])),
         "2 true and 1 false pairs",
     ),
-    "a query in two templates": (change(add_ordered_template=add_twice), "of two templates"),
+    "a query in two templates": (change(add_ordered_template=add_twice), "stands twice"),
 }
 
 

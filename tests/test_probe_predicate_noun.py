@@ -29,8 +29,6 @@ from analysis.probe.corpora.predicate_noun import (
 from analysis.probe.report.metrics import MetricRow, measure
 from tests.predicate_noun import accuracies
 
-CHECKED = [column for column in COLUMNS if column.startswith("result")]
-
 
 def relation(number: int, noun: str, word: str) -> dict[str, Any]:
     box = [0.25, 0.1 * 3, 0.49374999999999997, 0.5]

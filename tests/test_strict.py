@@ -198,7 +198,7 @@ def test_no_division_of_six_columns_says_less_on_both_sides() -> None:
         (["task=comparison", "preset=strict", "held_out.differences_above=2"], "held_out.differences_above"),
         (["task=spatiality", "preset=strict", "held_out.columns=[[A,E]]"], "held_out"),
         (["task=quantifiers", "preset=strict", "distractors.x=3"], "distractors={.*}: must be a list"),
-        (["task=quantifiers", "held_out.numbers={}"], "held_out.numbers={}: must be a list"),
+        (["task=quantifiers", "held_out.numbers={}"], "held_out.numbers={}: must be a list of lists"),
         (["task=cardinality", "total_objects=[3,11]", "held_out=[]"], "held_out="),
         (["task=cardinality", "held_out=[]"], "held_out"),
         (["task=cardinality", "numbers=[1,99999999999999999999]"], "numbers"),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
 import shlex
+import sys
 from pathlib import Path
 from typing import Protocol
 
@@ -92,10 +92,10 @@ def check_files(folder: Path, task: str) -> None:
 
 
 def _audit_mark(config: DatasetSettings) -> Path:
-    """The file in the folder of runs that says that the dataset passed its audit by the present code of its task."""
+    """The file in the folder of runs that says that the dataset passed its audit, by the present file of its task."""
     place = Path(config.runs) / PASSED
     place.mkdir(parents=True, exist_ok=True)
     folder = dataset_folder(config)
     digest = path_digest(str(folder / MANIFEST)) if has_manifest(folder) else read_manifest(folder)["content_digest"]
-    code = path_digest(inspect.getfile(TASKS[config.task]))
+    code = path_digest(getattr(sys.modules.get(TASKS[config.task].__module__), "__file__", None))
     return place / f"{str(digest)[:16]}-{str(code)[:8]}"

@@ -287,6 +287,8 @@ def as_written(value: Any) -> str:
         return json.dumps(value)
     if isinstance(value, list | tuple):
         return f"[{','.join(map(as_written, value))}]"
+    if isinstance(value, dict):
+        return f"{{{','.join(f'{name}:{as_written(inner)}' for name, inner in value.items())}}}"
     return str(value)
 
 

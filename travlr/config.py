@@ -12,6 +12,7 @@ import dataclasses
 import json
 import math
 import operator
+import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -68,14 +69,17 @@ def listed(choices: Collection[str]) -> str:
 def check_settings(settings: Any, group: str = "") -> None:
     """Raise `ValueError`, naming the setting, where a field has a value that its type or its `option` rules out.
 
-    group: what the names of the fields begin with, such as `world.`.
+    A field without an `option`, such as one with another default, has the rules of the class it is inherited from.
+    Paths become texts. group: what the names of the fields begin with, such as `world.`.
     """
+    for item in dataclasses.fields(settings):
+        if isinstance(path := getattr(settings, item.name), os.PathLike):
+            object.__setattr__(settings, item.name, os.fspath(path))
     check_types(settings, group)
     for item in dataclasses.fields(settings):
-        value, rules = getattr(settings, item.name), item.metadata
-        if value is None or "choices" not in rules:
+        value, rules, name = getattr(settings, item.name), _rules(type(settings), item.name), f"{group}{item.name}"
+        if value is None or not rules:
             continue
-        name = f"{group}{item.name}"
         if rules["choices"] and isinstance(value, list | tuple):
             check_choices(name, value, rules["choices"], may_be_empty=not _default(item))
         elif rules["choices"]:
@@ -86,9 +90,15 @@ def check_settings(settings: Any, group: str = "") -> None:
             check_limits(name, value, rules["limits"])
 
 
+def _rules(kind: type, name: str) -> Mapping[str, Any]:
+    """What `option` says of a field, in the class itself or the nearest one that it is inherited from; else empty."""
+    fields = (getattr(base, "__dataclass_fields__", {}).get(name) for base in kind.__mro__)
+    return next((item.metadata for item in fields if item is not None and "choices" in item.metadata), {})
+
+
 def check_limits(name: str, value: float, limits: Mapping[str, float]) -> None:
     """Raise `ValueError` where a number is not finite or not within the limits, which are named as in `COMPARISONS`."""
-    if not math.isfinite(value):
+    if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"{name}={value}: must be a finite number")
     if not all(COMPARISONS[words](value, limit) for words, limit in limits.items()):
         in_words = " and ".join(f"{words} {limit:,}" for words, limit in limits.items())
@@ -121,7 +131,7 @@ def check_choices(name: str, values: Sequence[str], valid: Collection[str], may_
     for value in values:
         check_choice(name, value, valid)
     if not (values or may_be_empty) or len(set(values)) < len(values):
-        raise ValueError(f"{name}={values}: needs at least one value, and each only once")
+        raise ValueError(f"{name}={values}: needs {'' if may_be_empty else 'at least one value, and '}each only once")
 
 
 def check_range(name: str, value: list[int], lowest: int) -> None:

@@ -42,7 +42,7 @@ settings
   workers=0       processes, 0 for one per core
   rows_per_file=  as in SRC, or 8000
   executor=local  local or ray (an optional extra, for more than one machine)
-  overwrite=false replace another dataset in DST
+  overwrite=false write a finished dataset in DST again, or replace another
 
 settings of the formats for other programs that ask models
 {export}

@@ -10,7 +10,6 @@ if __name__ == "__main__":
 import functools
 import json
 import operator
-import os
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -163,12 +162,10 @@ class GenerateArguments:
     format: str = option("parquet", choices=LAYOUTS)
     rows_per_file: int = option(8000, least=1)
     workers: int = option(0, "processes; 0 for one per core", least=0)
-    executor: str = option("local", "ray is an optional extra, for more than one machine", choices=EXECUTORS)
+    executor: str = option("local", choices=EXECUTORS)
     overwrite: bool = option(False, "write a finished dataset in `out` again, or replace one of another config")
 
     def __post_init__(self) -> None:
-        if isinstance(self.out, os.PathLike):
-            object.__setattr__(self, "out", os.fspath(self.out))
         check_settings(self)
 
 

@@ -89,15 +89,20 @@ def _is_of(value: Any, kind: Any) -> bool:
 
 
 def in_words(kind: Any) -> str:
-    """The values of a type in the words of the command line, such as `a list such as [1,2]`."""
+    """The values of a type in the words of the command line, such as `a list of whole numbers, such as [1,2]`."""
     if get_origin(kind) in (list, tuple):
-        return f"a list such as {_example(kind)}"
+        return f"a list of {_items(kind)}, such as {_example(kind)}"
     if get_origin(kind) is dict:
-        return "settings of its own, each with a name"
+        return "named values, given as SETTING.NAME=VALUE"
     if get_origin(kind) is UnionType:
         return " or ".join(map(in_words, get_args(kind)))
     words = {int: "a whole number", float: "a number", bool: "true or false", str: "a word", NoneType: "null"}
     return words.get(kind) or f"of type {getattr(kind, '__name__', kind)}"
+
+
+def _items(kind: Any) -> str:
+    inner = get_args(kind)[0]
+    return {str: "words", int: "whole numbers", float: "numbers"}.get(inner) or f"lists of {_items(inner)}"
 
 
 def _example(kind: Any) -> str:

@@ -21,7 +21,7 @@ from travlr.cli import Log, without_pandas
 
 T = TypeVar("T")
 R = TypeVar("R")
-EXECUTORS = ("local", "ray")
+EXECUTORS = {"local": "", "ray": "an optional extra, for more than one machine"}
 ENDS_WITHIN = 5  # seconds, at most, that the end of processes is waited for
 
 Results = Generator[tuple[T, R], None, None]

@@ -31,7 +31,7 @@ class Export:
     format: str = "lmms_eval"
     setting: list[str] = option(list(SETTINGS), "one or several", choices=SETTINGS)
     split: list[str] = option(["test_ind", "test_ood"], "one or several", choices=SPLITS)
-    form: str | None = option(None, "null for true_false (lmms_eval) or choice (vlmevalkit), else", choices=FORMS)
+    form: str | None = option(None, "null for true_false (lmms_eval) or choice (vlmevalkit), or one of", choices=FORMS)
     prompt: str = option("direct", choices=PROMPTS)
     overwrite: bool = option(False, "write into a folder that holds an earlier export")
 

@@ -224,7 +224,7 @@ class Task(ABC):
                 if repeated := [number for number in counts if counts[number] > 1]:
                     value = self.queries[repeated[0]] if noun == "query" else self.pairs[repeated[0]]
                     raise self._error(
-                        f"{value} is a {noun} of two templates of SIDES[{SIDES.index(side)}]; one is needed"
+                        f"{value} stands twice as a {noun} of the templates of the side {side!r}; it may stand once"
                     )
             for template in templates:
                 self._check_words(template)
@@ -233,18 +233,19 @@ class Task(ABC):
         """Raise `ValueError` unless the first auxiliary word of a pair is the predicate of exactly the true queries."""
         predicates = np.array([self.predicate(self.queries[number].args) for number in template.texts])
         true, false = (
-            np.array([self.auxiliary_words(self.pairs[number])[0] for number in numbers])
+            np.array([(self.auxiliary_words(self.pairs[number]) or [""])[0] for number in numbers])
             for numbers in (template.true_pairs, template.false_pairs)
         )
         if template.by_pair:
-            fits = (true == predicates).all() and (false[template.matchings] != predicates).all()
+            wrong = (true != predicates) | (false[template.matchings] == predicates).any(axis=0)
         else:
-            fits = {*predicates} == {*true} and not {*predicates} & {*false}
-        if not fits:
-            query = self.queries[template.texts[0]]
+            wrong = np.array([{*true} != {word} or word in {*false} for word in predicates])
+        if wrong.any():
+            place = int(wrong.argmax())
+            query = self.queries[template.texts[place]]
             raise self._error(
-                f"`predicate` is {str(predicates[0])!r} for {query.args}; the first of `auxiliary_words` must be equal "
-                "for the pairs that make the query true, and differ for those that make it false"
+                f"`predicate` is {str(predicates[place])!r} for {query.args}; the first of "
+                "`auxiliary_words` must be equal for the pairs that make the query true, and differ for the others"
             )
 
     def _error(self, problem: str) -> ValueError:

@@ -156,6 +156,8 @@ class ComparisonTask(Task):
             groups = [[self.kind_list(range(1, 1 + self._kinds.shape[1]))] for _ in compared]
         else:
             groups = [self.noun_groups(*names) for names in compared]
+        if self.config.distractors[1] and () in self.kind_lists:
+            raise ValueError("world: no kind of object is left for a distractor; add colours or shapes")
         self.group_kinds = np.array(groups).reshape(len(groups), -1)
         self._compared = np.array([[attributes.index(name) for name in names] for names in compared]).reshape(-1, 2)
         self._numbers = np.array([[int(a), int(b)] for _, a, b in self.pairs]).reshape(-1, 2)

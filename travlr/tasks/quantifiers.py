@@ -131,7 +131,7 @@ class Quantifiers(Config):
         choices={
             "shape": "of circles that they are red",
             "colour": "of red objects that they are circles",
-            "both": "either",
+            "both": "of both forms",
         },
     )
     numbers: list[int] = option([1, 5], "both parts of the pair: lowest, highest", counts_from=1)

@@ -199,6 +199,8 @@ class SpatialityTask(Task):
             self.add_ordered_template(side, axis, self._positions[axis][side], -sign, texts, COORDINATE_NAME[axis])
         nouns = [query.args[::2] for query in self.queries]
         groups = [self.noun_groups(*names) for names in nouns]
+        if self.config.distractors[1] and () in self.kind_lists:
+            raise ValueError("world: no kind of object is left for a distractor; add colours or shapes")
         further = self.most_objects - 3 if self.spread else 0
         self.group_kinds = np.array([group + group[2:] * further for group in groups]).reshape(len(groups), -1)
         coordinates: dict[Pair, tuple[bool, int, int]] = {

@@ -59,8 +59,10 @@ NOTES = {
 
 @dataclass(frozen=True)
 class ScenesConfig:
-    """The settings of a corpus. kind: one of `KINDS`. count: records, two for each pair. Raises `ValueError` for an
-    impossible count."""
+    """The settings of a corpus. kind: checklist or predicate_noun. count: records, two for each pair.
+
+    Raises `ValueError` for an impossible count.
+    """
 
     kind: str = "checklist"
     seed: int = 0

@@ -73,8 +73,8 @@ def load(
 
     precision: float16 and bf16 round scores to some 3 digits, so that many tie. Generative models are loaded in this
     type; the others are loaded in float32 and then converted. regions: None for a 6 x 6 grid. threshold: 0 where a
-    score is the log-odds of a match, None where it only ranks (CLIP, ViLT, itc). Raises ValueError, in one line, for a
-    name or setting that cannot be used.
+    score is the log-odds of a match, None where it only ranks (CLIP, ViLT, itc). Settings must be
+    valid, as `Probe` checks them. Raises ValueError, in one line, for a name that cannot be used.
     """
     kind, colon, checkpoint = name.partition(":")
     ours = bool(colon) and kind in TRAVLR_MODELS
