@@ -184,14 +184,18 @@ def test_a_task_that_breaks_a_rule_is_refused_in_one_line(rule: str) -> None:
     assert "\n" not in str(error.value)
 
 
-def test_truth_and_recount_must_agree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def refuses(scene: Any, args: Any) -> Any:
+    raise ValueError("`truth` does not apply")
+
+
+@pytest.mark.parametrize("truth", [lambda scene, args: (True, TogetherTask.truth(scene, args)[1]), refuses])
+def test_truth_and_recount_must_agree(truth: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A wrong `truth` changes no dataset, as answers come from templates."""
-    wrong = change(truth=staticmethod(lambda scene, args: (True, TogetherTask.truth(scene, args)[1])))
-    monkeypatch.setitem(TASKS, "together", wrong)
+    monkeypatch.setitem(TASKS, "together", change(truth=staticmethod(truth)))
     config = Together(count=COUNT, image=Image(cell=16))
     generate_dataset(config, GenerateArguments(str(tmp_path / "d"), workers=1), log=lambda _: None)
-    (failed,) = [check for check in audit(tmp_path / "d", workers=1) if check.status == "FAIL"]
-    assert failed.name == "answer" and "`truth`" in failed.detail
+    failed = {check.name: check for check in audit(tmp_path / "d", workers=1) if check.status == "FAIL"}
+    assert "`truth`" in failed["answer"].detail
 
 
 def test_a_word_of_an_auxiliary_target_that_the_tokenizer_does_not_know_is_refused(

@@ -11,7 +11,7 @@ from render.image import IMAGE_STYLES
 from render.text import CAPTION_STYLES
 from train.config import PRECISIONS
 from travlr.config import check_settings, option
-from travlr.questions import most_tokens
+from travlr.questions import FORMS, PROMPTS, most_tokens
 from travlr.questions.forms import SETTINGS
 from travlr.scene import SPLITS
 from travlr.tasks import TASKS
@@ -57,11 +57,13 @@ class Evaluation:
     limit: int | None = option(500, "the first examples of each split, in whole couples; null for all", least=2)
     form: str = option(
         "true_false",
-        choices={"true_false": "", "choice": "of statements", "open": "a number or a word", "read": "the scene"},
+        choices=dict.fromkeys(FORMS, "")
+        | {"choice": "of statements", "open": "a number or a word", "read": "the scene"},
     )
     prompt: str = option(
         "direct",
-        choices={"direct": "answer alone", "reason": "think first", "describe": "list the objects first"},
+        choices=dict.fromkeys(PROMPTS, "")
+        | {"direct": "answer alone", "reason": "think first", "describe": "list the objects first"},
     )
     style: ShownStyle = field(default_factory=ShownStyle)
     answers: str = option(

@@ -120,12 +120,13 @@ def examine_row(rules: Rules, row: Row, split: str, number: int) -> tuple[dict[s
     )
     try:
         answer, pair = task.recount(query.args, cells)
+        truth = task.truth(scene, query.args)
     except ValueError as error:
         return problems | {"answer": str(error)}, []
     problems["answer"] = "" if answer == row.answer else f"says {row.answer}, the scene {answer}: {row.query}"
     problems["pair"] = "" if list(pair) == row.pair else f"says {row.pair}, the scene {list(pair)}"
-    if task.truth(scene, query.args) != (answer, pair):
-        problems["answer"] = f"`truth` is {task.truth(scene, query.args)}, `recount` {answer, pair}: {row.query}"
+    if truth != (answer, pair):
+        problems["answer"] = f"`truth` is {truth}, `recount` {answer, pair}: {row.query}"
     if config:
         problems["settings"] = settings_problem(config, query, pair, scene, cells)
     problems |= held_out_problems(rules, split, query, pair, cells)
