@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from render.pictures.equal_area import equal_area
 from render.pictures.grid import grid
 from render.pictures.jitter import jitter
 from render.pictures.labelled import labelled
@@ -20,6 +21,7 @@ IMAGE_STYLES: dict[str, Draw] = {
     "labelled": labelled,
     "textured": textured,
     "jitter": jitter,
+    "equal_area": equal_area,
 }
 
 

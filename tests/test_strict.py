@@ -31,14 +31,14 @@ CONFIGS: dict[str, list[str]] = {
         *("task=spatiality", "preset=strict", "world.columns=10", "world.rows=10", "distractors=[8,8]"),
     ],
     "cardinality": ["task=cardinality", "preset=strict"],
-    "cardinality by colour": ["task=cardinality", "couples=exchanged", "query_by=colour"],
-    "cardinality in two sizes": ["task=cardinality", "preset=strict", "world.sizes=[small,large]"],
+    "cardinality by colour": ["task=cardinality", "preset=strict", "query_by=colour"],
+    "cardinality in two sizes": ["task=cardinality", "preset=strict", "world.sizes=[small,large]", "image.cell=96"],
     "quantifiers": ["task=quantifiers", "preset=strict"],
     "quantifiers by colour": ["task=quantifiers", "preset=strict", "query_by=colour"],
-    "quantifiers by both": ["task=quantifiers", "preset=strict", "query_by=both", "numbers=[1,4]"],
+    "quantifiers by both": ["task=quantifiers", "preset=strict", "query_by=both", "numbers=[2,5]"],
     "comparison": ["task=comparison", "preset=strict"],
     "comparison by colour": ["task=comparison", "preset=strict", "query_by=colour"],
-    "comparison of all differences": ["task=comparison", "couples=exchanged", "numbers=[1,7]", "distractors=[1,20]"],
+    "comparison of all differences": ["task=comparison", "couples=exchanged", "numbers=[2,8]", "distractors=[1,20]"],
 }
 
 
@@ -67,10 +67,10 @@ def test_the_scenes_of_a_couple_share_every_unbound_statistic(config: Config, sp
             if config.task in ("spatiality", "quantifiers"):
                 assert here == there
         nouns = [str(json.loads(one.query_form)["args"][i]) for i in TASKS[config.task].object_arguments]
-        for noun in nouns:  # the caption mentions each word of the query first at the same place
+        for noun in nouns:  # the caption mentions each word of the query first and last at the same places
             for word in noun.split():
-                first = [next(i for i, o in enumerate(order_of(e)) if word in o) for e in (one, other)]
-                assert first[0] == first[1]
+                mentions = [[i for i, o in enumerate(order_of(e)) if word in o] for e in (one, other)]
+                assert mentions[0][0] == mentions[1][0] and mentions[0][-1] == mentions[1][-1]
         assert order_of(one)[0] == order_of(other)[0] and order_of(one)[-1] == order_of(other)[-1]
 
 
@@ -97,6 +97,18 @@ def test_one_exchange_tells_the_scenes_apart(config: Config) -> None:
             counts = [Counter(kind[which] for kind in where.values()) for where in places]
             ((a, b),) = words
             assert (counts[0][a], counts[0][b]) == (counts[1][b], counts[1][a])
+
+
+def test_other_shapes_have_the_asked_number_about_as_often_in_true_as_in_false_scenes() -> None:
+    numbers: dict[bool, list[int]] = {True: [], False: []}
+    for couple in couples_of(settings(["task=cardinality", "preset=strict"])[0], "train", 500):
+        for example in couple:
+            asked, queried = json.loads(example.query_form)["args"]
+            counts = Counter(o.shape for o in example.scene)
+            numbers[example.answer].append(sum(n == asked for shape, n in counts.items() if shape != queried))
+    frequency = {answer: [seen.count(n) / len(seen) for n in range(4)] for answer, seen in numbers.items()}
+    best_rule = sum(map(max, zip(*frequency.values(), strict=True))) / 2
+    assert best_rule < 0.72  # 2/3, where counts allow
 
 
 def test_no_example_occurs_twice(config: Config) -> None:
@@ -127,7 +139,7 @@ def test_a_config_comes_back_from_the_manifest_and_is_short_for_the_default(conf
 @pytest.mark.parametrize("task", PAPER)
 def test_unbound_rules_stay_within_their_bounds(task: str, tmp_path: Path) -> None:
     count = ["count.train=6000", "count.validation=0", "count.test_ind=2000", "count.test_ood=2000"]
-    config, _ = settings([f"task={task}", "preset=strict", *count, "image.cell=8"])
+    config, _ = settings([f"task={task}", "preset=strict", *count, "image.cell=8", "style.image=plain"])
     generate_dataset(config, GenerateArguments(str(tmp_path / "d"), workers=1), log=lambda line: None)
     results = score_baselines(tmp_path / "d")
     assert all(best.accuracy < BOUNDS[task] + 3 for best in best_unbound(results).values())
@@ -136,7 +148,7 @@ def test_unbound_rules_stay_within_their_bounds(task: str, tmp_path: Path) -> No
 def test_one_number_and_all_numbers_say_what_the_docs_say_of_the_other() -> None:
     """The best rule that sees one compared number and the sorted numbers of all shapes, counted over all chains."""
     task: Any = generator(settings(CONFIGS["comparison"])[0]).task
-    for side, due, third_leads in (("in", 0.7222, 0.7111), ("out", 0.7333, 0.8)):
+    for side, due, third_leads in (("in", 0.7333, 0.5778), ("out", 0.75, 0.7333)):
         pairs = [pair for pair in task.pairs if (list(pair) in task.held_out()["pairs"]) == (side == "out")]
         seen: dict[Any, list[float]] = {}
         leads = 0.0
@@ -184,10 +196,13 @@ def test_no_division_of_six_columns_says_less_on_both_sides() -> None:
     ("arguments", "setting"),
     [
         (["task=cardinality", "couples=exchanged", "scope=queried"], "couples"),
-        (["task=cardinality", "couples=exchanged", "world.shapes=[circle,square]"], "couples"),
+        (["task=cardinality", "couples=exchanged"], "numbers"),
+        (["task=quantifiers", "couples=exchanged"], "numbers"),
+        (["task=comparison", "couples=exchanged"], "numbers"),
+        (["task=cardinality", "preset=strict", "world.shapes=[circle,square]"], "couples"),
         (["task=quantifiers", "couples=exchanged", "total=released"], "couples"),
-        (["task=quantifiers", "couples=exchanged", "distractors=[2,4]"], "distractors"),
-        (["task=comparison", "couples=exchanged", "distractors=[30,31]"], "distractors"),
+        (["task=quantifiers", "preset=strict", "distractors=[2,4]"], "distractors"),
+        (["task=comparison", "preset=strict", "distractors=[30,31]"], "distractors"),
         (["task=comparison", "preset=strict", "world.shapes=[circle,square,star]"], "couples"),
         (["task=spatiality", "preset=strict", "world.columns=8"], "distractor_places"),
         (["task=spatiality", "held_out.pairs=best"], "held_out.pairs"),

@@ -31,7 +31,9 @@ from travlr.tasks.base import (
     choose_from,
     numbers_of,
 )
-from travlr.tasks.exchange import check_one_word, exchange_numbers
+from travlr.tasks.exchange import STRICT, check_exchange, exchange_numbers
+
+ALIKE = 2  # with couples=exchanged, at most so many unchanged attributes have the number that the query names
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,7 @@ class Cardinality(Config):
         object.__setattr__(self, "held_out", dict(sorted(self.held_out.items())))  # one order, one manifest
         if self.couples == "exchanged" and (self.scope, self.total) != ("scene", "independent"):
             raise ValueError("couples=exchanged: needs scope=scene and total=independent")
-        check_one_word(self)
+        check_exchange(self, self.numbers)
 
 
 class CardinalityTask(Task):
@@ -79,11 +81,11 @@ class CardinalityTask(Task):
     vocabulary_arguments = ((1, "circle"), (2, "circle"))
     presets = {
         "released": {"scope": "queried", "total": "released", "held_out": {"pentagon": [4, 6]}},
-        "strict": {"couples": "exchanged"},
+        "strict": STRICT | {"numbers": [2, 7], "total_objects": [9, 24], "distractors": [2, 22]},
     }
     axes = {"": ("queried objects", "their number in the scene")}
     pair_note = "The pair is of the objects that the query names; the scene's other objects are not counted here."
-    best_unbound = {"paper": "89 %", "strict": "59 %"}
+    best_unbound = {"paper": "89 %", "strict": "70 %"}
 
     @staticmethod
     def text(args: Sequence[Any]) -> str:
@@ -170,6 +172,7 @@ class CardinalityTask(Task):
         self.most_objects = self._totals(numbers[-1])[1]
         if len(self._attributes) < 2 and config.distractors[1]:
             raise ValueError("world: no kind of object is left for a distractor; add colours or shapes")
+        self._asked = numbers if self.exchanged else [-1]
         if config.scope == "scene":
             self._ways = self._count_ways()
         if self.exchanged:
@@ -216,31 +219,34 @@ class CardinalityTask(Task):
                             f"total_objects={self.config.total_objects}: a total of {total} with {n} queried objects "
                             f"leaves {total - n} distractors, outside distractors={self.config.distractors}"
                         )
-                    if self.config.scope == "scene" and not self._ways[q, 0, 0, total - n]:
+                    if self.config.scope == "scene" and not self._ways[q, 0, 0, 0, 0, total - n]:
                         raise ValueError(
                             f"scope=scene: no numbers of distractors that are in the training pairs add up to "
                             f"{total - n} beside {n} {attribute} objects; change total_objects, held_out or the world"
                         )
 
     def _count_ways(self) -> np.ndarray:
-        """ways[q, p, j, d]: in how many ways attributes from the j-th on, but not q-th and p-th, have d objects in all.
+        """ways[q, p, a, u, j, d]: in how many ways attributes from the j-th on, but not q-th and p-th, have d objects.
 
-        Without exchanges there is no p, and its axis has length 1.
+        u of them have the number `self._asked[a]`. Without exchanges there are no p, a and u: their axes have length 1.
         """
         most = max(self.config.distractors[1], self.config.total_objects[1])
         count = len(self._attributes)
         attribute = np.arange(count)
-        partners = attribute if self.exchanged else attribute[:1]
-        ways = np.zeros((count, len(partners), count + 1, most + 1), np.uint64)
-        ways[:, :, count, 0] = 1
+        partners, alike = (attribute, ALIKE + 1) if self.exchanged else (attribute[:1], 1)
+        ways = np.zeros((count, len(partners), len(self._asked), alike, count + 1, most + 1), np.uint64)
+        ways[:, :, :, 0, count, 0] = 1
         for j in range(count - 1, -1, -1):
-            ways[:, :, j] = ways[:, :, j + 1]
+            ways[..., j, :] = ways[..., j + 1, :]
             free = attribute[:, None] != j
             if self.exchanged:
                 free = free & (partners[None, :] != j)
-            for n in self._allowed[self._attributes[j]]:
-                if n <= most:
-                    ways[:, :, j, n:] += free[..., None] * ways[:, :, j + 1, : most + 1 - n]
+            for a, asked in enumerate(self._asked):
+                for n in self._allowed[self._attributes[j]]:
+                    same = int(n == asked)
+                    if n <= most and same < alike:
+                        before = ways[:, :, a, : alike - same, j + 1, : most + 1 - n]
+                        ways[:, :, a, same:, j, n:] += free[..., None, None] * before
         return ways
 
     def _matchings(self, pairs: list[int]) -> np.ndarray:
@@ -250,7 +256,7 @@ class CardinalityTask(Task):
         if not self.exchanged or not pairs:
             return shifts
         orders = np.array(list(itertools.permutations(places))) if len(pairs) <= 6 else shifts
-        possible = self._options["number"][np.array(pairs)[:, None], np.array(pairs)[None, :]] > 0
+        possible = self._options["number"][np.array(pairs)[:, None], np.array(pairs)[None, :], 0] > 0
         orders = orders[possible[places, orders].all(axis=1)]
         if not len(orders):
             attribute, _ = self.pairs[pairs[0]]
@@ -263,73 +269,93 @@ class CardinalityTask(Task):
         return orders[:: -(-len(orders) // MATCHINGS)]
 
     def _exchanges(self, attributes: list[list[int]]) -> dict[str, np.ndarray]:
-        """For each true and false pair: the partners and totals that an exchange may have, and how many there are.
+        """For each true and false pair and each u: the partners and totals that an exchange may have, their number.
 
-        The partner must have both numbers in training. attributes: the pairs of each attribute on each side.
+        The partner must have both numbers in training. u further attributes have the number that the query names. In
+        the false scene the partner has it, too; as u is drawn from 0 to the most possible, this says little.
+        attributes: the pairs of each attribute on each side.
         """
         low, high = self.config.distractors
-        options: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        options: dict[tuple[int, int, int], list[tuple[int, int]]] = {}
         for true, false in itertools.chain.from_iterable(itertools.permutations(pairs, 2) for pairs in attributes):
             (q, n), (_, m) = self._of_pair[true].tolist(), self._of_pair[false].tolist()
-            options[true, false] = [
-                (p, total)
-                for p, partner in enumerate(self._attributes)
-                for total in numbers_of(self.config.total_objects)
-                if p != q
-                and {n, m} <= set(self._allowed[partner])
-                and total - n - m >= (min(n, m) == 1)  # the captions need an object that does not change
-                and low <= total - max(n, m)
-                and total - min(n, m) <= high
-                and self._ways[q, p, 0, total - n - m]
-            ]
-        most = max(1, *map(len, options.values()))
-        number = np.zeros((len(self.pairs), len(self.pairs)), np.intp)
-        choices = np.zeros((len(self.pairs), len(self.pairs), most, 2), np.intp)
-        for (true, false), partners_and_totals in options.items():
-            number[true, false] = len(partners_and_totals)
-            choices[true, false, : len(partners_and_totals)] = np.array(partners_and_totals).reshape(-1, 2)
+            for u in range(ALIKE + 1):
+                options[true, false, u] = [
+                    (p, total)
+                    for p, partner in enumerate(self._attributes)
+                    for total in numbers_of(self.config.total_objects)
+                    if p != q
+                    and {n, m} <= set(self._allowed[partner])
+                    and total >= n + m
+                    and low <= total - max(n, m)
+                    and total - min(n, m) <= high
+                    and self._ways[q, p, self._asked.index(n), u, 0, total - n - m]
+                ]
+        shape = (len(self.pairs), len(self.pairs), ALIKE + 1)
+        number = np.zeros(shape, np.intp)
+        choices = np.zeros((*shape, max(1, *map(len, options.values())), 2), np.intp)
+        for place, partners_and_totals in options.items():
+            number[place] = len(partners_and_totals)
+            choices[place][: len(partners_and_totals)] = np.array(partners_and_totals).reshape(-1, 2)
         return {"number": number, "choices": choices}
 
     def group_counts(self, draw: Draw) -> np.ndarray:
         queried, number = self._of_pair[draw.pair].T
         if self.exchanged:
-            return self._exchange_of(draw)[:, 1:]
+            return self._exchange_of(draw)[1][:, 1:]
         if self.config.total == "independent":
             rest = choose_from(self.config.total_objects, draw.words[:, 1]) - number
         else:
             rest = choose_from(self.config.distractors, draw.words[:, 1])
         if self.config.scope == "queried":
             return np.stack([number, rest], axis=1)
-        counts = self._other_numbers(queried, None, rest, draw.words[:, 2])
+        nothing = np.zeros_like(queried)
+        counts = self._other_numbers(queried, None, nothing, nothing, rest, draw.words[:, 2])
         counts[np.arange(len(queried)), queried] = number
         return counts
 
     def _other_numbers(
-        self, queried: np.ndarray, partner: np.ndarray | None, rest: np.ndarray, word: np.ndarray
+        self,
+        queried: np.ndarray,
+        partner: np.ndarray | None,
+        asked: np.ndarray,
+        alike: np.ndarray,
+        rest: np.ndarray,
+        word: np.ndarray,
     ) -> np.ndarray:
-        """(N, attributes): numbers of the attributes but the queried one and its partner, which add up to `rest`."""
+        """(N, attributes): numbers of the attributes but the queried one and its partner, which add up to `rest`.
+
+        `alike` of them have the number that the query names, `self._asked[asked]`.
+        """
         counts = np.zeros((len(queried), len(self._attributes)), np.intp)
         second = np.zeros_like(queried) if partner is None else partner
         # Both examples of a couple have the same word; their numbers differ where their rests differ.
-        rank = word % self._ways[queried, second, 0, rest]
+        rank = word % self._ways[queried, second, asked, alike, 0, rest]
         for j, attribute in enumerate(self._attributes):
             undecided = np.ones(len(queried), bool)
             free = queried != j if partner is None else (queried != j) & (partner != j)
+            left = alike
             for n in [0, *self._allowed[attribute]]:
-                possible = undecided & (n <= rest) & ((n == 0) | free)
-                ways = np.where(possible, self._ways[queried, second, j + 1, np.maximum(rest - n, 0)], 0)
+                after = alike - (n == np.array(self._asked)[asked])
+                possible = undecided & (n <= rest) & ((n == 0) | free) & (after >= 0)
+                ways = self._ways[queried, second, asked, np.maximum(after, 0), j + 1, np.maximum(rest - n, 0)]
+                ways = np.where(possible, ways, 0)
                 has_number = possible & (rank < ways)
                 counts[has_number, j] = n
+                left = np.where(has_number, after, left)
                 undecided &= ~has_number
                 rank = np.where(undecided, rank - ways, rank)
-            rest = rest - counts[:, j]
+            rest, alike = rest - counts[:, j], left
         return counts
 
-    def _exchange_of(self, draw: Draw) -> np.ndarray:
-        """(N, 2): the partner of each couple's exchange, and the total number of objects."""
+    def _exchange_of(self, draw: Draw) -> tuple[np.ndarray, np.ndarray]:
+        """Of each couple: how many further attributes have the number asked for (N,); partner and total (N, 2)."""
         number = self._options["number"][draw.pair, draw.partner]
-        choice = choose_from((0, number - 1), draw.words[:, 1])
-        return self._options["choices"][draw.pair, draw.partner, choice]
+        possible = number > 0
+        rank = draw.words[:, 3] % possible.sum(axis=1).astype(np.uint64)
+        alike = (possible & (possible.cumsum(axis=1) == rank[:, None].astype(np.intp) + 1)).argmax(axis=1)
+        choice = choose_from((0, number[np.arange(len(alike)), alike] - 1), draw.words[:, 1])
+        return alike, self._options["choices"][draw.pair, draw.partner, alike, choice]
 
     def exchange(
         self, draw: Draw, grid: np.ndarray, keys: np.ndarray, words: np.ndarray
@@ -337,8 +363,10 @@ class CardinalityTask(Task):
         """The queried attribute exchanges its number with another (circle 3 and star 4, circle 4 and star 3)."""
         rows = np.arange(len(grid))
         (queried, number), (_, other_number) = self._of_pair[draw.pair].T, self._of_pair[draw.partner].T
-        partner, total = self._exchange_of(draw).T
-        numbers = self._other_numbers(queried, partner, total - number - other_number, draw.words[:, 2])
+        alike, partners = self._exchange_of(draw)
+        partner, total = partners.T
+        asked = number - self._asked[0]
+        numbers = self._other_numbers(queried, partner, asked, alike, total - number - other_number, draw.words[:, 2])
         numbers[rows, queried], numbers[rows, partner] = number, other_number
         kinds = np.array([self.world.matching(a) for a in self._attributes])
         exchanged = np.stack([queried, partner], axis=1)
@@ -347,7 +375,7 @@ class CardinalityTask(Task):
     def capacity(self, template: Template) -> int:
         """Does not count the ways to share the cells out among attributes, so that it is never too high."""
         if self.exchanged:
-            totals = {int(total) for q in template.true_pairs for total in self._options["choices"][q, :, :, 1].ravel()}
+            totals = {int(total) for q in template.true_pairs for total in self._options["choices"][q, ..., 1].ravel()}
             return min(self.fewest_scenes(int(template.texts[0]), {0: total}) for total in totals - {0})
         least = []
         for q in template.texts:

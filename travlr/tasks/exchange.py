@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 
 from travlr.config import Config
 from travlr.tasks.base import groups_of, shuffled
 
+STRICT: dict[str, Any] = {"couples": "exchanged", "style": {"image": "equal_area"}}  # the preset of all tasks
 
-def check_one_word(config: Config) -> None:
-    """Raise `ValueError` for an exchange of numbers where queries name objects by two words.
 
-    The exchange would change how often each of the two words occurs, so that a rule that counts single words sees it.
+def check_exchange(config: Config, numbers: Sequence[int], one_word: bool = True) -> None:
+    """Raise `ValueError` for an exchange that a rule without reasoning could see in a caption.
+
+    With queries that name objects by two words, the exchange of numbers would change how often each of the two words
+    occurs (`one_word`). An object that is the only one of its kind is mentioned first and last at the same place.
     """
-    if config.couples == "exchanged" and config.query_by == "both":
+    if config.couples != "exchanged":
+        return
+    if one_word and config.query_by == "both":
         raise ValueError("couples=exchanged: needs query_by=shape or query_by=colour in this task")
+    if numbers[0] < 2:
+        raise ValueError(
+            f"numbers={list(numbers)}: couples=exchanged needs at least 2 of each, so that first and last "
+            "mentions are of different objects"
+        )
 
 
 def rank_among(mask: np.ndarray, words: np.ndarray) -> np.ndarray:
@@ -25,27 +38,24 @@ def rank_among(mask: np.ndarray, words: np.ndarray) -> np.ndarray:
     return rank
 
 
-def mentioned_later(keys: np.ndarray, grid: np.ndarray, changes: np.ndarray, before: list[np.ndarray]) -> np.ndarray:
+def mentioned_between(keys: np.ndarray, changes: np.ndarray, kept: list[np.ndarray]) -> np.ndarray:
     """Keys (N, cells) that order the objects in a caption: those of cells that change are moved between others.
 
-    They come after the first cell of each mask of `before`, and before the last cell that does not change.
-    keys: (N, cells) random uint64. changes: (N, cells) bool. before: masks (N, cells) bool of cells that do not change,
-    at least one in each row.
+    They come after the first and before the last cell of each mask of `kept`. So the caption mentions the word of these
+    cells first and last at the same places in both scenes of a couple.
+    keys: (N, cells) random uint64. changes: (N, cells) bool. kept: one or two disjoint masks (N, cells) bool of cells
+    that do not change, with at least two in each row.
     """
     rows = np.arange(len(keys))
     place = (keys >> np.uint64(1)).astype(np.float64) / 2.0**63
-    unchanged = (grid > 0) & ~changes
-    first = np.stack([np.where(mask, place, 2.0).argmin(axis=1) for mask in before])  # (masks, N) cells
-    later = first[place[rows, first].argmax(axis=0), rows]
-    others = unchanged.copy()
-    others[rows, first] = False
-    last = np.where(unchanged, place, -1.0).argmax(axis=1)
-    spare = np.where(others, place, -1.0).argmax(axis=1)
-    is_last = (last == later) & others.any(axis=1)  # nothing unchanged comes after it: exchange it with another
-    row, a, b = rows[is_last], last[is_last], spare[is_last]
-    place[row, a], place[row, b] = place[row, b], place[row, a]
-    low = np.max([np.where(mask, place, 2.0).min(axis=1) for mask in before], axis=0)[:, None]
-    high = np.where(unchanged, place, -1.0).max(axis=1)[:, None]
+    for one, other in ((kept[0], kept[-1]), (kept[-1], kept[0])):  # where one is before the other, let them overlap
+        last = np.where(one, place, -1.0).argmax(axis=1)
+        first = np.where(other, place, 2.0).argmin(axis=1)
+        apart = place[rows, last] < place[rows, first]
+        row, a, b = rows[apart], last[apart], first[apart]
+        place[row, a], place[row, b] = place[row, b], place[row, a]
+    low = np.max([np.where(mask, place, 2.0).min(axis=1) for mask in kept], axis=0)[:, None]
+    high = np.min([np.where(mask, place, -1.0).max(axis=1) for mask in kept], axis=0)[:, None]
     place = np.where(changes, low + place * (high - low), place)
     return (place * 2.0**62).astype(np.uint64)
 
@@ -89,5 +99,5 @@ def exchange_numbers(
         np.put_along_axis(mask, cells, is_object & occupied, axis=1)
         return mask
 
-    before = [in_cells(group == 1 + attribute[:, None]) for attribute in exchanged.T]
-    return scenes, np.broadcast_to(mentioned_later(keys, grid, in_cells(group == 0), before), scenes.shape)
+    kept = [in_cells(group == 1 + attribute[:, None]) for attribute in exchanged.T]
+    return scenes, np.broadcast_to(mentioned_between(keys, in_cells(group == 0), kept), scenes.shape)

@@ -34,7 +34,7 @@ from travlr.tasks.base import (
     choose_from,
     numbers_of,
 )
-from travlr.tasks.exchange import mentioned_later, rank_among
+from travlr.tasks.exchange import STRICT, check_exchange, mentioned_between, rank_among
 
 # Table 1 by regions of X and Y. A quantifier and its complement share the first part of their pairs; the second part of
 # the *vacant* one (all, none, only) is `spare`, that of the other is `decides`, which is empty exactly when the vacant
@@ -154,6 +154,7 @@ class Quantifiers(Config):
         super().__post_init__()
         if self.couples == "exchanged" and (self.third_region, self.total) != ("matched", "independent"):
             raise ValueError("couples=exchanged: needs third_region=matched and total=independent")
+        check_exchange(self, self.numbers, one_word=False)
 
 
 class QuantifiersTask(Task):
@@ -173,7 +174,12 @@ class QuantifiersTask(Task):
     vocabulary_arguments = tuple((quantifier, "red", "circle") for quantifier in QUANTIFIERS)
     presets = {
         "released": {"third_region": "empty", "total": "released"},
-        "strict": {"couples": "exchanged", "distractors": [5, 18]},
+        "strict": STRICT
+        | {
+            "numbers": [2, 5],
+            "distractors": [3, 21],
+            "held_out": {"numbers": [[2, 4], [3, 5], [4, 2], [5, 3]]},  # each number once in each place
+        },
     }
     axes = {q: (REGIONS[table_1(q)[0]], REGIONS[table_1(q)[1]]) for q in QUANTIFIERS}
     pair_note = (
@@ -188,7 +194,7 @@ class QuantifiersTask(Task):
         REST: "at equal totals they make up for the set that is empty where a quantifier, or its opposite, is true",
     }
     reported_shortcuts = (REVERSED, REST)
-    best_unbound = {"paper": "93 %", "strict": "63 %"}
+    best_unbound = {"paper": "93 %", "strict": "61 %"}
     shortcut_note = """
 The number of objects that neither set holds gives 80 % of the answers: it makes up for the set that is empty when a
 quantifier, or its opposite, is true. The number of objects in the first set alone tells *some* from *none* 60 % of the
@@ -459,7 +465,7 @@ time, as the paper's held-out pairs of one of them are reversed.
             shape_has_colour = (vacant == (self._pair_table[draw.pair, 4] != 0))[:, None]
             coloured = keeps | (changes & (of_shape == shape_has_colour))
             scenes[answer] = np.where(occupied, grid + (queried + np.where(coloured, 0, offset)) % colours, 0)
-        return scenes, np.broadcast_to(mentioned_later(keys, grid, changes, [keeps]), scenes.shape)
+        return scenes, np.broadcast_to(mentioned_between(keys, changes, [keeps]), scenes.shape)
 
     def group_counts(self, draw: Draw) -> np.ndarray:
         if self.exchanged:

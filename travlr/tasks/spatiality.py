@@ -20,6 +20,7 @@ from render.text import noun, parse_noun
 from travlr.config import Config, Count, check_settings, option
 from travlr.scene import Object, Scene, column_name, objects_of, row_name
 from travlr.tasks.base import SIDES, CellsOf, Draw, Limit, OpenQuestion, Pair, Task, Template, choose_from
+from travlr.tasks.exchange import STRICT
 
 RELATIONS = {  # relation -> (axis, sign of second minus first coordinate when it is true)
     "to the left of": ("horizontal", 1),
@@ -99,7 +100,7 @@ class SpatialityTask(Task):
     decided_by = "place"
     pattern = re.compile(rf"The ([\w ]+?) is ({'|'.join(RELATIONS)}) the ([\w ]+)\.")
     vocabulary_arguments = tuple(("red circle", relation, "blue square") for relation in RELATIONS)
-    presets = {"released": {}, "strict": {"couples": "exchanged", "held_out": {"pairs": "balanced"}} | SPREAD}
+    presets = {"released": {}, "strict": STRICT | {"held_out": {"pairs": "balanced"}} | SPREAD}
     axes = {
         "horizontal": ("column of the first object", "column of the second object"),
         "vertical": ("row of the first object", "row of the second object"),
