@@ -71,7 +71,6 @@ def test_rules_that_see_no_scene_are_at_chance_and_unbound_ones_are_not(results:
     accuracy = {(result.baseline, result.split): result.accuracy for result in results}
     for split in ("test_ind", "test_ood"):
         assert abs(accuracy["query", split] - 50) < 3
-        assert accuracy[ALL, split] > 65  # the paper's pairs leave room for rules without binding
 
 
 def test_no_rule_sees_what_decides(data: Path, results: list[RuleScore]) -> None:

@@ -46,7 +46,7 @@ COUNT = Count(train=200, validation=20, test_ind=20, test_ood=20)
 def data(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A small dataset of each task."""
     folder = tmp_path_factory.mktemp("data")
-    image = Image(cell=24)
+    image = Image(cell=36)
     return {name: generated(folder / name, task.Config(count=COUNT, image=image)) for name, task in TASKS.items()}
 
 

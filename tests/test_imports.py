@@ -2,6 +2,7 @@
 
 import ast
 import graphlib
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -178,3 +179,18 @@ def test_importing_the_package_imports_no_parts() -> None:
     program = "import sys, travlr; print([m for m in sys.modules if m.startswith(('travlr.', 'render', 'numpy'))])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("given", "due"), [({}, "PASSIVE"), ({"OMP_WAIT_POLICY": "ACTIVE"}, "ACTIVE"), ({"GOMP_SPINCOUNT": "1000"}, None)]
+)
+def test_waiting_threads_of_openmp_do_not_spin_unless_the_user_says_so(given: dict[str, str], due: str | None) -> None:
+    code = (
+        "import os, sys, types; main = types.ModuleType('main'); "
+        "main.main = lambda arguments: print(os.environ.get('OMP_WAIT_POLICY')) or 0; sys.modules['main'] = main; "
+        "from travlr.start import start_command; assert 'torch' not in sys.modules; start_command('main', 'main')"
+    )
+    names = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
+    environment = {name: value for name, value in os.environ.items() if name not in names} | given
+    result = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert result.stdout.strip() == str(due), result.stderr

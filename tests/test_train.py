@@ -18,6 +18,7 @@ from sklearn.metrics import f1_score
 from tests.helpers import ROOT
 from train import config as names
 from train.config import Optimiser, RegionSettings, Run, Training
+from train.data import auxiliary
 from train.data.examples import Examples, VisualSettings
 from train.data.sources import TrainingDataset, stream_examples
 from train.data.text import WordTokenizer, grammar_tokenizer, tokenise
@@ -34,6 +35,7 @@ from train.run import run
 from travlr import Cardinality, Image, Spatiality, World
 from travlr.config import Count
 from travlr.generate import GenerateArguments, Generator, generate_dataset
+from travlr.tasks import TASKS
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -82,6 +84,52 @@ def test_every_model_in_every_setting(data: str, tmp_path: Path, model: str, set
         part = found[(found.test_setting == row["test_setting"]) & (found.split == row["split"])]
         assert row["macro_f1"] == pytest.approx(100 * f1_score(part.answer, part.logit > 0, average="macro"))
     assert {point["step"] for point in read_curve(folder)} >= {2, 4}
+
+
+@pytest.mark.parametrize("model", ["uniter", "albef"])
+def test_models_get_no_labels_in_validation_and_tests(
+    model: str, data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    labels = ("answer", "targets", "pair", "values", "objects", "sides")
+    kind: Any = MODELS[model]
+    encode, shown = kind.encode, []
+
+    def noted(self: Any, inputs: Any, *arguments: Any, **options: Any) -> Any:
+        if not self.training:
+            shown.append([name for name in labels if getattr(inputs, name) is not None])
+        return encode(self, inputs, *arguments, **options)
+
+    monkeypatch.setattr(kind, "encode", noted)
+    run(tiny(data, tmp_path, model=model, setting="image+caption"), log=lambda line: None)
+    assert shown and not any(shown)
+
+
+@pytest.mark.parametrize("words", [["more", "fewer", "more"], ["fewer"], []])
+def test_training_leaves_out_losses_without_targets(
+    words: list[str], data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Pairs of words have no values; pairs of one word, or of none, have no words at the objects of the query."""
+    monkeypatch.setattr(TASKS["cardinality"], "auxiliary_words", staticmethod(lambda pair: words))
+    monkeypatch.setattr(auxiliary, "pair_values", lambda pair: [float("nan")] * len(words[1:]))
+    run(tiny(data, tmp_path, setting="caption"), log=lambda line: None)
+    lines = capsys.readouterr().out.splitlines()
+    losses = {word for line in lines if line.startswith("step") for word in line.split() if word.endswith("_loss")}
+    assert "value_loss" not in losses and {"answer_loss", "pair_loss", "object_loss"} <= losses
+    assert ("word_loss" in losses) == (len(words) > 1)
+
+
+def test_values_are_predicted_where_the_pair_has_some() -> None:
+    """The first token predicts all values, an object of the query its own; a word in a pair has none."""
+    learner: Any = SimpleNamespace(values=lambda states: states[:, :2], value=lambda states: states[:, 2:3])
+    states = torch.randn(2, 5, 3, generator=torch.Generator().manual_seed(0))
+    targets = torch.full((2, 5), -100)
+    targets[0, [2, 4]], targets[1, [1, 3]] = 7, 8
+    values = torch.tensor([[1.0, 2.0], [float("nan"), 3.0]])
+    encoded: Any = SimpleNamespace(text=states)
+    loss = Learner._value_loss(learner, encoded, targets, values, ~values.isnan())
+    predicted = torch.stack([states[0, 0, 0], states[0, 0, 1], states[1, 0, 1], *states[0, [2, 4], 2], states[1, 3, 2]])
+    due = torch.nn.functional.smooth_l1_loss(predicted, torch.tensor([1.0, 2.0, 3.0, 1.0, 2.0, 3.0]))
+    torch.testing.assert_close(loss, 2 * due)
 
 
 def test_intervals_are_over_scenes_where_examples_share_one(monkeypatch: pytest.MonkeyPatch) -> None:

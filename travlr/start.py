@@ -24,7 +24,13 @@ def start_command(program: str, module: str) -> NoReturn:
     interactive = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # background jobs ignore Ctrl-C
     if interactive:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
+    import os
     from importlib import import_module
+
+    # Threads of OpenMP that wait must not spin: two trainings on two cores would take ten times as long. OpenMP reads
+    # this when torch is imported.
+    if "GOMP_SPINCOUNT" not in os.environ:
+        os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
     from travlr import cli
 

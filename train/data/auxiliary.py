@@ -117,6 +117,7 @@ def auxiliary_targets(
     objects = np.full((len(queries), most, NAME_TOKENS), IGNORED)
     for row, (query, task, pair) in enumerate(zip(queries, tasks, pairs, strict=True)):
         words, numbers = pair_targets[task, tuple(pair)]
+        words, numbers = words[: PAIR_TOKENS - 1], numbers[:2]  # of longer pairs, the first two values
         tokens[row, : len(words)] = words
         values[row, : len(numbers)] = numbers
         tokens[row, 3], found = query_targets[query]

@@ -55,6 +55,10 @@ class Inputs:
     def to(self, device: torch.device | str) -> Inputs:
         return self._each(lambda tensor: tensor.to(device, non_blocking=True))
 
+    def without_labels(self) -> Inputs:
+        """What a model may see in a test: no answer and no auxiliary target."""
+        return replace(self, answer=None, targets=None, pair=None, values=None, objects=None, sides=None)
+
     def every(self, step: int, first: int) -> Inputs:
         """Examples first, first + step, first + 2 step and so on."""
         return self._each(lambda tensor: tensor[first::step])

@@ -158,6 +158,9 @@ def vocabulary_digest(task: str | None, caption_style: str = "sentences") -> str
 
 
 def _sample_texts(name: str) -> list[str]:
-    """Queries and claims that together have every word of a task."""
+    """Queries, claims and words of auxiliary targets that together have every word of a task."""
     task = task_class(name)
-    return [text for args in task.vocabulary_arguments for text in (task.text(args), task.predicate(args))]
+    texts = [text for args in task.vocabulary_arguments for text in (task.text(args), task.predicate(args))]
+    if name in PAPER:
+        return texts
+    return texts + [word for pair in task(task.Config()).pairs for word in task.auxiliary_words(pair)]

@@ -160,9 +160,12 @@ class Learner(L.LightningModule):
         loss = torch.stack(list(losses.values())).sum()
         mean = self.trainer.strategy.reduce(loss.detach())  # over processes: not finite if one loss is not
         if not torch.isfinite(mean):
+            names = [name for name, value in losses.items() if not torch.isfinite(value)] or [
+                "a loss of another process"
+            ]
             raise ValueError(
-                f"optimiser.learning_rate={self.rate}: the loss is not a number at step {self.global_step + 1}; "
-                "use a lower rate or a larger optimiser.warmup"
+                f"optimiser.learning_rate={self.rate}: not a finite number at step {self.global_step + 1}: "
+                f"{', '.join(names)}; a lower rate or a larger optimiser.warmup may help"
             )
         rate = self.trainer.lr_scheduler_configs[0].scheduler.get_last_lr()[0]
         # Lightning takes "step" for the step of the point; its own count is one less than that of `CurveWriter`
@@ -172,24 +175,23 @@ class Learner(L.LightningModule):
         return loss
 
     def losses(self, batch: Inputs) -> dict[str, Tensor]:
-        """The losses by name, one for each kind of target in the batch."""
+        """The losses by name, one for each kind of target that the batch has."""
         if self.loss_name == "distillation" and batch.answer is not None:
             return {"answer_loss": self.model.distillation_loss(batch)}
         encoded = self.model.encode(batch, image_states=False)
         losses = {}
         if batch.answer is not None:
             losses["answer_loss"] = self._answer_loss(self.model.head(encoded.pooled).float(), batch.answer)
-        if batch.targets is not None:
+        if batch.targets is not None and (batch.targets != IGNORED).any():
             losses["word_loss"] = self._word_loss(encoded, batch.targets)
-        if batch.pair is not None:
+        if batch.pair is not None and (batch.pair != IGNORED).any():
             logits = self.pair(encoded.text[:, 0], self.model.embeddings).float()
             losses["pair_loss"] = functional.cross_entropy(logits.flatten(0, 1), batch.pair.flatten())
         if batch.values is not None and batch.targets is not None:
             has_value = ~batch.values.isnan()
-            query_states = self.value(encoded.text[batch.targets != IGNORED]).squeeze(-1)
-            predictions = torch.stack([self.values(encoded.text[:, 0])[has_value], query_states]).float()
-            losses["value_loss"] = 2 * functional.smooth_l1_loss(predictions, batch.values[has_value].expand(2, -1))
-        if batch.objects is not None:
+            if has_value.any():  # pairs of words have none
+                losses["value_loss"] = self._value_loss(encoded, batch.targets, batch.values, has_value)
+        if batch.objects is not None and (batch.objects != IGNORED).any():
             losses["object_loss"] = self._object_loss(encoded, batch.objects)
         if batch.sides is not None:
             losses["consistency_loss"] = self._consistency_loss(*batch.sides)
@@ -205,6 +207,16 @@ class Learner(L.LightningModule):
         positions = targets != IGNORED
         logits = self.words(encoded.text[positions], self.model.embeddings).float()
         return functional.cross_entropy(logits, targets[positions])
+
+    def _value_loss(self, encoded: Encoded, targets: Tensor, values: Tensor, has_value: Tensor) -> Tensor:
+        """Of the pair's values, as the first token and as the objects of the query predict them."""
+        example, position = (targets != IGNORED).nonzero(as_tuple=True)
+        place = (targets != IGNORED).cumsum(1)[example, position] - 1  # of the object in the query
+        known = has_value[example, place]
+        query_states = self.value(encoded.text[example[known], position[known]]).squeeze(-1)
+        predictions = torch.cat([self.values(encoded.text[:, 0])[has_value], query_states]).float()
+        targets_of_both = torch.cat([values[has_value], values[example, place][known]])
+        return 2 * functional.smooth_l1_loss(predictions, targets_of_both)
 
     def _object_loss(self, encoded: Encoded, objects: Tensor) -> Tensor:
         positions = (objects != IGNORED).any(-1)
@@ -270,8 +282,8 @@ class Learner(L.LightningModule):
     # Validation ---------------------------------------------------------------------------------------------------
 
     def validation_step(self, batch: Inputs, number: int) -> None:
-        encoded = self.model.encode(batch, image_states=False)
         assert batch.answer is not None
+        encoded = self.model.encode(batch.without_labels(), image_states=False)
         logits = self.model.head(encoded.pooled).float()
         self._validation_outputs.append(((logits[:, 1] - logits[:, 0]).cpu(), batch.answer.cpu()))
 

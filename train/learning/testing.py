@@ -70,7 +70,7 @@ def predict(
         else:
             batches = ((setting, *batch) for setting in settings for batch in test_batches(examples, setting))
         for setting, rows, inputs in batches:
-            logits = model(inputs.to(device)).float()
+            logits = model(inputs.without_labels().to(device)).float()
             log_odds[setting][rows] = (logits[:, 1] - logits[:, 0]).cpu().numpy()
     return log_odds
 
@@ -83,7 +83,7 @@ def _batches_with_vision(model: Model, examples: Examples, settings: Sequence[st
 
     def encode(rows: np.ndarray, image: bool) -> torch.Tensor:
         inputs = examples.inputs(rows, np.full(len(rows), image), np.zeros(len(rows), bool))
-        return model.encode_vision(inputs.to(device))
+        return model.encode_vision(inputs.without_labels().to(device))
 
     texts = copy.copy(examples)
     texts.pixels = None
