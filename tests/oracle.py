@@ -17,7 +17,7 @@ from travlr.scene import Object, Scene, World, objects_of
 from travlr.tasks import parse_query, truth
 
 SPANS = {"small": 0.45, "medium": 0.7, "large": 0.94}
-CELL = 24
+CELL = 36
 IMAGE_STYLE, CAPTION_STYLE = ["plain"], ["sentences"]  # in which the oracle reads pictures and captions
 Misread = Callable[[Object], Object]
 WORLD = World()
