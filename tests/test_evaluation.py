@@ -417,6 +417,22 @@ def test_what_a_model_lacks_is_one_line(data: dict[str, Path], tmp_path: Path, m
         ChatModel(replace(config, model=str(clip)))
 
 
+@pytest.mark.parametrize("kind", ["qwen2_5_vl", "qwen3_vl", "internvl"])
+def test_a_processor_without_pictures_is_named(kind: str, data: dict[str, Path], tmp_path: Path) -> None:
+    """transformers takes the tokenizer for a processor that it does not know."""
+    processor = tiny_chat.saved(kind, tmp_path / kind)
+    processor.tokenizer.chat_template = processor.chat_template
+    for file in (tmp_path / kind).glob("*processor*"):
+        file.unlink()
+    processor.tokenizer.save_pretrained(tmp_path / kind)
+    asked = Evaluation(
+        model=str(tmp_path / kind), data=str(data["cardinality"]), audit=False, limit=2, setting=["image"],
+        runs=str(tmp_path / "runs"), max_tokens=2,
+    )  # fmt: skip
+    with pytest.raises(ValueError, match=rf"model=.*{kind}: .*pixel_values"):
+        evaluate(asked, log=lambda _: None)
+
+
 def test_a_text_model_reads_captions_alone(data: dict[str, Path], tmp_path: Path) -> None:
     import transformers
 
