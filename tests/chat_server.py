@@ -15,7 +15,8 @@ Respond = Callable[[dict[str, Any]], str]  # the body of a request -> the text o
 class ChatServer:
     """Use it as a context. respond: gives the reply of each request. faults: what happens to the first requests, one
     name for each: late, 429, 500, half, nonsense, text, tokens, closed. refusal: a status for every request, such as
-    401. modern: takes max_completion_tokens and no temperature, as the newest models of vendors do, and counts no
+    401. refuses: of a request a status, an error, or a message; None to answer it.
+    modern: takes max_completion_tokens and no temperature, as the newest models of vendors do, and counts no
     tokens.
 
     bodies: of all requests. answered: how many had a whole reply.
@@ -28,9 +29,10 @@ class ChatServer:
         refusal: int = 0,
         logprobs: bool = True,
         modern: bool = False,
+        refuses: Callable[[dict[str, Any]], Any] = lambda _: None,
     ) -> None:
         self.respond, self.faults, self.refusal, self.logprobs = respond, list(faults), refusal, logprobs
-        self.modern = modern
+        self.modern, self.refuses = modern, refuses
         self.bodies: list[dict[str, Any]] = []
         self.keys: set[str] = set()
         self.answered = 0
@@ -68,6 +70,15 @@ class ChatServer:
         for name in ("max_tokens", "temperature"):
             if self.modern and name in body:
                 return send(http, 400, {"error": {"message": f"Unsupported parameter: '{name}' is not supported."}})
+        refused = self.refuses(body)
+        if isinstance(refused, int):
+            return send(http, refused, {"error": {"message": "filtered: the answer is true"}})
+        if refused and "error" in refused:
+            return send(http, 200, refused)
+        if refused:
+            completion = self._completion(body)
+            completion["choices"][0]["message"] |= refused
+            return send(http, 200, completion)
         if self.refusal:
             return send(http, self.refusal, {"error": {"message": f"refused {http.headers['Authorization']}"}})
         if fault in ("429", "500"):
@@ -82,7 +93,7 @@ class ChatServer:
         if fault in ("text", "tokens"):
             completion = self._completion(body)
             if fault == "text":
-                completion["choices"][0]["message"]["content"] = ["a"]
+                completion["choices"][0]["message"]["content"] = 7
             else:
                 completion["usage"]["prompt_tokens"] = "many"
             return send(http, 200, completion)

@@ -271,6 +271,55 @@ def test_a_refusal_is_one_line_without_the_key(
     assert not any(path.name.startswith("tiny") for path in tmp_path.iterdir()), "a folder without a reply is left"
 
 
+@pytest.mark.parametrize("answers", ["generate", "likelihood"])
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        400,
+        {"error": {"message": "the answer is true", "code": 400}},
+        {"error": "the answer is true"},
+        {"content": None, "refusal": "the answer is true"},
+    ],
+)
+def test_a_refused_request_is_a_reply_without_an_answer(
+    refusal: Any, answers: str, data: dict[str, Path], tmp_path: Path
+) -> None:
+    asked: list[str] = []
+
+    def refuses(body: dict[str, Any]) -> Any:
+        asked.append(json.dumps(body))
+        if asked[0] == asked[-1]:
+            return refusal
+        return None
+
+    with ChatServer(reply_of, refuses=refuses) as server:
+        config = server_config(server, data["cardinality"], tmp_path, setting=["image"], answers=answers)
+        (row,) = evaluate(config, log=lambda _: None)
+        assert len(server.bodies) == 6
+        evaluate(config, log=lambda _: None)
+        assert len(server.bodies) == 6
+    assert row["examples"] == 6 and row["accuracy"] == pytest.approx(100 * 5 / 6)
+    (refused,) = [a for a in read_answers(tmp_path / row["name"]) if a.finish == "refused"]
+    assert refused.parsed is None and "the answer is true" in refused.reply
+
+
+def test_refusals_alone_stop_a_run(data: dict[str, Path], tmp_path: Path) -> None:
+    with ChatServer(reply_of, refusal=400) as server:
+        with pytest.raises(ValueError, match="status 400"):
+            evaluate(server_config(server, data["cardinality"], tmp_path), log=lambda _: None)
+        assert len(server.bodies) <= 3
+
+
+def test_content_in_parts_is_joined(data: dict[str, Path], tmp_path: Path) -> None:
+    def parts(body: dict[str, Any]) -> dict[str, Any]:
+        text = reply_of(body)
+        return {"content": [{"type": "thinking", "thinking": "no"}, *({"type": "text", "text": t} for t in text)]}
+
+    with ChatServer(reply_of, refuses=parts) as server:
+        rows = evaluate(server_config(server, data["cardinality"], tmp_path), log=lambda _: None)
+    assert all(row["accuracy"] == 100 for row in rows)
+
+
 def test_a_full_disk_is_named_and_loses_no_reply(
     data: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -415,6 +464,22 @@ def test_what_a_model_lacks_is_one_line(data: dict[str, Path], tmp_path: Path, m
     (clip / "config.json").write_text('{"model_type": "clip"}')
     with pytest.raises(ValueError, match="model_type=clip is no chat model"):
         ChatModel(replace(config, model=str(clip)))
+
+
+@pytest.mark.parametrize("kind", ["qwen2_5_vl", "qwen3_vl", "internvl"])
+def test_a_processor_without_pictures_is_named(kind: str, data: dict[str, Path], tmp_path: Path) -> None:
+    """transformers takes the tokenizer for a processor that it does not know."""
+    processor = tiny_chat.saved(kind, tmp_path / kind)
+    processor.tokenizer.chat_template = processor.chat_template
+    for file in (tmp_path / kind).glob("*processor*"):
+        file.unlink()
+    processor.tokenizer.save_pretrained(tmp_path / kind)
+    asked = Evaluation(
+        model=str(tmp_path / kind), data=str(data["cardinality"]), audit=False, limit=2, setting=["image"],
+        runs=str(tmp_path / "runs"), max_tokens=2,
+    )  # fmt: skip
+    with pytest.raises(ValueError, match=rf"model=.*{kind}: .*pixel_values"):
+        evaluate(asked, log=lambda _: None)
 
 
 def test_a_text_model_reads_captions_alone(data: dict[str, Path], tmp_path: Path) -> None:

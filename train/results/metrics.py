@@ -119,11 +119,14 @@ def calibrated_accuracy(answers: Sequence[AnswerRecord]) -> float | None:
     """
     if not answers or any(answer.log_probabilities is None for answer in answers):
         return None
-    names = sorted({name for answer in answers for name in answer.log_probabilities or ()})
-    table = np.array([[(a.log_probabilities or {}).get(name, np.nan) for name in names] for a in answers])
+    given = [answer for answer in answers if answer.log_probabilities]  # others have no answer, and are not right
+    if not given:
+        return None
+    names = sorted({name for answer in given for name in answer.log_probabilities or ()})
+    table = np.array([[(a.log_probabilities or {}).get(name, np.nan) for name in names] for a in given])
     table -= np.nanmean(table, axis=0)
     best = np.nanargmax(table, axis=1)
-    return 100 * float(np.mean([names[i] == answer.answer for i, answer in zip(best, answers, strict=True)]))
+    return 100 * sum(names[i] == answer.answer for i, answer in zip(best, given, strict=True)) / len(answers)
 
 
 @dataclass(frozen=True)

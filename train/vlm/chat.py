@@ -44,6 +44,16 @@ def model_inputs(processed: Mapping[str, Any]) -> Tensors:
     return {name: value for name, value in processed.items() if isinstance(value, torch.Tensor) and name != "labels"}
 
 
+def check_picture(name: str, inputs: Tensors) -> None:
+    """Raises ValueError, in one line, if the inputs of a request with a picture hold none of its pixels. So it is where
+    `transformers` does not know the processor of a folder, and takes the tokenizer in its place."""
+    if not any("pixel" in key or "patches" in key for key in inputs):
+        raise ValueError(
+            f"model={name}: its processor makes no pixels of a picture (no pixel_values in {', '.join(inputs)}); "
+            "is its processor_class one of the installed transformers, or does it need torchvision?"
+        )
+
+
 def batch_key(inputs: Tensors) -> Hashable:
     """Inputs (B = 1) with equal keys can share a batch: all tensors but those of tokens have equal shapes."""
     return tuple((name, None if _is_of_tokens(name, inputs) else tensor.shape[1:]) for name, tensor in inputs.items())

@@ -18,7 +18,7 @@ from train.results.metrics import ExampleFacts, result_columns
 from train.results.provenance import provenance
 from train.results.store import read_results, remove_refused, start_run, write_results
 from train.vlm.config import Evaluation, ShownStyle, fingerprint
-from train.vlm.requests import Backend, Reply, Request
+from train.vlm.requests import REFUSED, Backend, Reply, Request
 from travlr.baselines import best_unbound, dataset_baselines
 from travlr.cli import Log
 from travlr.config import Style
@@ -239,8 +239,11 @@ def ask(config: Evaluation, model: Backend, dataset: Dataset, style: SceneStyle,
 
 
 def answer_of(request: Request, reply: Reply) -> AnswerRecord:
-    """The record of a reply. A reply that ran out of tokens has no answer, unless it is a list."""
-    outcome = score_reply(reply.text, request.question, cut_off=reply.finish == "length")
+    """The record of a reply. A reply that ran out of tokens has no answer, unless it is a list; a refusal has none,
+    whatever its words."""
+    outcome = score_reply(
+        "" if reply.finish == REFUSED else reply.text, request.question, cut_off=reply.finish == "length"
+    )
     return AnswerRecord(
         request.id,
         request.split,

@@ -35,6 +35,7 @@ from train.vlm.chat import (
     batch_key,
     chat_inputs,
     chat_processor,
+    check_picture,
     join_inputs,
     keep_last_logits,
     next_token_logs,
@@ -129,6 +130,8 @@ class ChatModel:
             except Exception as error:  # templates and processors can raise anything
                 reason = first_sentence(error)
                 raise ValueError(f"model={self.name}: its processor refuses a request ({reason})") from None
+            if any(part["type"] == "image" for message in request.messages for part in message["content"]):
+                check_picture(self.name, inputs)
             parts.setdefault(batch_key(inputs), []).append((request, inputs))
         pad = self.tokenizer.pad_token_id
         return [

@@ -12,6 +12,8 @@ from travlr.questions.forms import Message
 # Spellings of the answers of `true_false`; yes and no count as well.
 SPELLINGS = {"true": "true", "yes": "true", "false": "false", "no": "false"}
 
+REFUSED = "refused"  # why a reply ended that is a refusal in the server's words, and has no answer
+
 
 @dataclass(frozen=True)
 class Request:

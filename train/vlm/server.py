@@ -12,10 +12,11 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Any
 
 from train.vlm.config import Evaluation
-from train.vlm.requests import Reply, Request, answer_of_token, best_answer
+from train.vlm.requests import REFUSED, Reply, Request, answer_of_token, best_answer
 from travlr.cli import Log
 
 LONGEST_PAUSE = 60.0  # seconds between two attempts
+OF_ONE_REQUEST = (400, 413, 415, 422, 451)  # refusals that another request may not meet
 NO_KEY = "none"  # a local server often needs no key
 TOP = 20  # log-probabilities of a token that servers give at most
 
@@ -42,14 +43,17 @@ class Server:
         waiting = iter(requests)
         pending: dict[Future[Reply], Request] = {}
         failure: BaseException | None = None
+        refused: list[tuple[Request, Refused]] = []  # before the first reply: of the server, or of these requests?
         with ThreadPoolExecutor(self.config.concurrency) as pool:
             try:
                 while True:
-                    while failure is None and len(pending) < self.config.concurrency:
+                    while failure is None and not refused and len(pending) < self.config.concurrency:
                         if (request := next(waiting, None)) is None:
                             break
                         pending[pool.submit(self._ask, request)] = request
                     if not pending:
+                        if refused:  # and nothing else was answered
+                            failure = failure or refused[0][1]
                         break
                     try:
                         arrived = wait(pending, return_when=FIRST_COMPLETED).done
@@ -64,11 +68,16 @@ class Server:
                         request = pending.pop(future)
                         try:
                             reply = future.result()
+                        except Refused as refusal:
+                            refused.append((request, refusal))
                         except ValueError as error:  # the replies under way are still used: they are paid for
                             failure = failure or error
                             self._stop.set()
                         else:
                             yield request, reply
+                    while self._answered and refused:
+                        request, first = refused.pop(0)
+                        yield request, self._refused(first.words)
             finally:
                 self._stop.set()  # ends the pauses of requests that would be sent again
         if failure is not None:
@@ -79,17 +88,16 @@ class Server:
 
         problem, pause = "the request was refused", None
         for attempt in range(self.config.retries + 1):
+            status, message = 0, ""
             try:
-                reply = self._reply(request, self._client.chat.completions.create(**self._body(request)))
-                self._answered = True
-                return reply
+                completion = self._client.chat.completions.create(**self._body(request))
+                if not (error := getattr(completion, "error", None)):
+                    reply = self._reply(request, completion)
+                    self._answered = True
+                    return reply
+                status, message, pause = *_error_of(error), None
             except openai.APIStatusError as error:
-                if error.status_code == 400 and self._adapts(str(error.message)):
-                    continue
-                if error.status_code not in (408, 409, 429) and error.status_code < 500:
-                    raise ValueError(self._refusal(error)) from None
-                problem = f"status {error.status_code} ({self._message(error)})"
-                pause = _retry_after(error.response.headers)
+                status, message, pause = error.status_code, str(error.message), _retry_after(error.response.headers)
             except openai.APITimeoutError:
                 problem, pause = f"no reply in {self.config.timeout:g} seconds", None
             except openai.APIConnectionError:
@@ -98,6 +106,12 @@ class Server:
                 if isinstance(error, NoLogProbabilities):
                     raise
                 problem, pause = "a reply that is no chat completion", None
+            if status:
+                if status == 400 and self._adapts(message):
+                    continue
+                if status not in (408, 409, 429) and status < 500:
+                    raise self._refusal(status, message)
+                problem = f"status {status} ({self._message(message)})"
             if attempt < self.config.retries:
                 grown = min(LONGEST_PAUSE, 0.5 * 2**attempt) * (1 + random.random()) / 2
                 self._stop.wait(min(LONGEST_PAUSE, pause) if pause is not None else grown)
@@ -136,7 +150,11 @@ class Server:
 
     def _reply(self, request: Request, completion: Any) -> Reply:
         choice = completion.choices[0]
+        if refusal := getattr(choice.message, "refusal", None):
+            return self._refused(str(refusal))
         text = choice.message.content or ""
+        if isinstance(text, list):  # parts
+            text = "".join(part["text"] for part in text if part["type"] == "text")
         usage = completion.usage
         input_tokens, output_tokens = (usage.prompt_tokens, usage.completion_tokens) if usage else (None, None)
         if not isinstance(text, str) or not all(isinstance(n, int | None) for n in (input_tokens, output_tokens)):
@@ -153,20 +171,29 @@ class Server:
                 logs[answer] = math.log(math.exp(logs[answer]) + math.exp(log)) if answer in logs else log
         return Reply(best_answer(logs), choice.finish_reason, input_tokens, output_tokens, logs)
 
-    def _message(self, error: Any) -> str:
+    def _message(self, message: str) -> str:
         """What the server says of a request, in one line without the key."""
-        message = str(error.message).replace(self._key, "[key]") if self._key != NO_KEY else str(error.message)
+        message = message.replace(self._key, "[key]") if self._key != NO_KEY else message
         return " ".join(message.split())[:200]
 
-    def _refusal(self, error: Any) -> str:
-        """One line for a request that the server refuses."""
-        message = self._message(error)
-        if error.status_code in (401, 403):
+    def _refused(self, words: str) -> Reply:
+        """A reply without an answer, of a request that the server or the model refuses."""
+        return Reply(
+            self._message(words), REFUSED, log_probabilities={} if self.config.answers == "likelihood" else None
+        )
+
+    def _refusal(self, status: int, message: str) -> ValueError:
+        """The error of a request that the server refuses: `Refused` where another request may be answered."""
+        message = self._message(message)
+        if status in (401, 403):
             which = "the key" if self._key != NO_KEY else "a request without a key; it is missing"
-            return f"server={self.config.server}: refuses {which} in {self.config.key} (status {error.status_code})"
-        if error.status_code == 404:
-            return f"server={self.config.server}: has no model={self.config.model}, or the URL is wrong ({message})"
-        return f"server={self.config.server}: refuses the request (status {error.status_code}: {message})"
+            return ValueError(f"server={self.config.server}: refuses {which} in {self.config.key} (status {status})")
+        if status == 404:
+            return ValueError(
+                f"server={self.config.server}: has no model={self.config.model}, or the URL is wrong ({message})"
+            )
+        line = f"server={self.config.server}: refuses the request (status {status}: {message})"
+        return Refused(line, message) if status in OF_ONE_REQUEST else ValueError(line)
 
 
 def read_key(variable: str) -> str:
@@ -178,6 +205,14 @@ def read_key(variable: str) -> str:
     if not all("!" <= letter <= "~" for letter in key):
         raise ValueError(f"key={variable}: this environment variable holds a space, a line break or a special letter")
     return key or NO_KEY
+
+
+class Refused(ValueError):
+    """The server refuses a request for good, for example because of its content. words: what it says."""
+
+    def __init__(self, line: str, words: str) -> None:
+        super().__init__(line)
+        self.words = words
 
 
 class NoLogProbabilities(ValueError):
@@ -196,6 +231,14 @@ def _openai(message: dict[str, Any]) -> dict[str, Any]:
             parts.append(part)
     text_only = all(part["type"] == "text" for part in parts)  # as text: some models take no lists of parts
     return {"role": message["role"], "content": "\n\n".join(p["text"] for p in parts) if text_only else parts}
+
+
+def _error_of(error: Any) -> tuple[int, str]:
+    """The status and the words of an error that came with status 200; 400 if it has no status."""
+    if not isinstance(error, dict):
+        return 400, str(error)
+    code = str(error.get("code") or error.get("status"))
+    return int(code) if code.isdecimal() and 400 <= int(code) < 600 else 400, str(error.get("message") or error)
 
 
 def _retry_after(headers: Any) -> float | None:

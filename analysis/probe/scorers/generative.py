@@ -83,6 +83,7 @@ class GenerativeScorer(ModelScorer):
             else:
                 question = f"{self.before}Question: {question} Answer:"
                 inputs = chat.model_inputs(self.processor(images=[image], text=[question], return_tensors="pt"))
+        chat.check_picture(self.name, inputs)
         self.check_length(inputs["input_ids"].shape[1], text)
         return inputs
 
