@@ -105,6 +105,7 @@ USAGE: dict[str, tuple[list[str], str]] = {
     "no examples": (last_of([C, *TINY, "count.train=0", "count.test_ood=0"]), "count: every split is empty"),
     "no value": ([C, "seed="], "seed=: must be a whole number"),
     "null": ([C, "seed=null"], "seed=null: must be a whole number"),
+    "question marks for a path": ([C, "out=???"], "'out=???': its value cannot be read"),
     "question marks": ([C, "seed=???"], "'seed=???': its value cannot be read"),
     "a list is due": ([C, "world.colours=red"], "world.colours=red: must be a list of words"),
     "a list of lists is due": (

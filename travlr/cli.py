@@ -191,6 +191,8 @@ def name_and_value(argument: str, groups: Container[str]) -> tuple[str, str]:
         key = key[1:]
     if not equals or not re.fullmatch(r"\w+(\.\w+)*", key) or key.startswith("hydra"):
         raise UsageError(f"{argument!r} is not a setting; write it as name=value (see --help)")
+    if value == "???":  # OmegaConf's mark of a missing value, also where a value is taken to the letter
+        raise UsageError(f"{argument!r}: its value cannot be read; give a value")
     return key, value
 
 
@@ -224,7 +226,7 @@ def values_of(argument: str) -> list[Any]:
 
     name, _, text = argument.partition("=")
     try:
-        if text != "???" and len(text.splitlines()) <= 1:  # three question marks are Hydra's for no value
+        if len(text.splitlines()) <= 1:
             override = OverridesParser.create().parse_override(f"++{name.lstrip('+')}={text}")
             if not override.is_sweep_override():
                 return [override.value()]
