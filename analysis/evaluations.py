@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import html
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from analysis.tables.evaluations import (
     found_table,
     how,
     pair_table,
+    parsed_accuracy,
     reading_table,
 )
 from train.results.answers import AnswerRecord, read_answers
@@ -44,6 +46,7 @@ PARTS = {
     "seeing": ("not seen", "#e53e3e"),
     "gap": ("not seen or not used (no form=read)", "#ed8936"),
     "reasoning": ("errors from captions", "#cbd5e0"),
+    "unparsed": ("no answer to images", "#4a5568"),
 }
 
 
@@ -96,33 +99,39 @@ def replies_of(frame: pd.DataFrame, answers: Answers, runs: Runs) -> pd.DataFram
 def losses(frame: pd.DataFrame) -> pd.DataFrame:
     """Where each model loses accuracy, in points: a row for each (model, form, task, split) with images and captions.
 
-    reasoning: errors from captions, where nothing has to be seen. The other losses need the same model's form=read of
-    the same pictures: r is the part of the scenes that it reads from images without an error, so that images allow an
-    accuracy of r * caption + (1 - r) * chance. seeing: the accuracy from captions minus this. using: this minus the
-    accuracy from images. Without form=read, gap is the sum of seeing and using.
+    unparsed: replies to images without a parsed answer. All other losses are of parsed answers alone, as parts of the
+    share of replies to images that have one; they are NaN where images or captions have none. reasoning: errors from
+    captions, where nothing has to be seen. The others need the same model's form=read of the same pictures: r is the
+    part of the scenes that it reads from images without an error, so that images allow an accuracy of
+    r * caption + (1 - r) * chance. seeing: the accuracy from captions minus this. using: this minus the accuracy from
+    images. Without form=read, gap is the sum of seeing and using.
     """
     rows = []
     readings = frame[(frame["form"] == "read") & (frame["test_setting"] == "image")]
     pictures = ["model", "image_style", "dataset", "task", "split"]
-    accuracies = readings[[*pictures, "accuracy"]].itertuples(index=False, name=None)
-    shares = {tuple(key): percent / 100 for *key, percent in accuracies}
+    shares = {tuple(row[name] for name in pictures): parsed_accuracy(row) / 100 for row in readings.to_dict("records")}
     keys = [*dict.fromkeys([*LINE_COLUMNS, *pictures])]
     for key, group in frame[frame["form"] != "read"].groupby(keys, dropna=False, sort=True):
-        of_setting = group.drop_duplicates("test_setting", keep="last").set_index("test_setting")
-        if not {"image", "caption"} <= set(of_setting.index):
+        of_setting = {row["test_setting"]: row for row in group.to_dict("records")}
+        if not {"image", "caption"} <= of_setting.keys():
             continue
         line = dict(zip(keys, key, strict=True))
-        image, caption = (float(of_setting.loc[setting, "accuracy"]) for setting in ("image", "caption"))
+        image, caption = (parsed_accuracy(of_setting[setting]) for setting in ("image", "caption"))
         parts = {"image": image, "using": 0.0, "seeing": 0.0, "gap": 0.0, "reasoning": 100 - max(caption, image)}
-        share = shares.get(tuple(line[name] for name in pictures))
-        if share is None:
+        share = shares.get(tuple(line[name] for name in pictures), math.nan)
+        if math.isnan(image + caption):
+            parts |= dict.fromkeys(("using", "seeing", "gap", "reasoning"), math.nan)
+        elif math.isnan(share):
             parts["gap"] = max(0.0, caption - image)
         else:
-            chance = min(float(of_setting.loc["image", "chance"]), caption)
+            chance = min(float(of_setting["image"]["chance"]), caption)
             allowed = share * caption + (1 - share) * chance if share else min(chance, image)
             parts["seeing"] = max(0.0, caption - max(allowed, image))
             parts["using"] = max(0.0, min(allowed, caption) - image)
-        rows.append(line | parts | {"caption": caption})
+        unparsed = float(of_setting["image"]["unparsed"])
+        parts = {name: points * (1 - unparsed / 100) for name, points in parts.items()}
+        parts["image"] = float(of_setting["image"]["accuracy"])  # a number without any answer, too
+        rows.append(line | parts | {"unparsed": unparsed, "caption": float(of_setting["caption"]["accuracy"])})
     return pd.DataFrame(rows)
 
 
@@ -136,18 +145,19 @@ def loss_figure(frame: pd.DataFrame) -> Figure:
         f"{line['model']}, {line['task']} ({how(line)}), {SPLIT_NAMES.get(line['split'], line['split'])}"
         for line in lines.to_dict("records")
     ]
-    key = [Patch(color=colour, label=words) for name, (words, colour) in PARTS.items() if lines[name].any()]
+    key = [Patch(color=colour, label=words) for name, (words, colour) in PARTS.items() if (lines[name] > 0).any()]
     left = max(1.5, 0.055 * max(map(len, labels)))  # inches for the labels
     figure, ((axes,),) = panel_figure(
         ["Where evaluated models lose accuracy"], 1, [(4.6, 0.26 * len(lines) + 0.2)], key=key, left=left, below=0.45,
-        note="Differences of accuracies, in points, not counts of examples: errors from captions are 100 minus the "
-        "accuracy from captions (from images, if it is higher). Not seen: what the same model misreads when it lists "
-        "the objects of a picture.",
+        note="Differences of accuracies of parsed answers, in points, not counts of examples: errors from captions are "
+        "100 minus the accuracy from captions (from images, if it is higher). Not seen: what the same model misreads "
+        "when it lists the objects of a picture. Blank: images or captions have no parsed answer to compare.",
     )  # fmt: skip
     y, start = np.arange(len(lines))[::-1], np.zeros(len(lines))
     for name, (_, colour) in PARTS.items():
-        axes.barh(y, lines[name], left=start, color=colour, height=0.7)
-        start = start + lines[name].to_numpy()
+        left_end = 100 - lines[name].to_numpy() if name == "unparsed" else start
+        axes.barh(y, lines[name].fillna(0), left=left_end, color=colour, height=0.7)
+        start = start + lines[name].fillna(0).to_numpy()
     axes.set_yticks(y, labels, fontsize=6)
     axes.set_xlim(0, 100)
     label_axes(axes, "", "accuracy (%)", "")

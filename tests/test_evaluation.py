@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import json
+import math
 import os
 import resource
 import socket
@@ -17,6 +18,7 @@ from typing import Any
 
 import pytest
 import torch
+from matplotlib.patches import Rectangle
 
 from render.image import IMAGE_STYLES
 from render.text import CAPTION_STYLES
@@ -672,6 +674,41 @@ def test_the_report_shows_scores_losses_and_replies(
     report([str(tmp_path)])
     lines = capsys.readouterr().out
     assert f"left out: {damaged}: line 1" in lines and "6 results of evaluated models" in lines
+
+
+def test_no_answer_is_a_loss_of_its_own(data: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half of the replies to images, then all of those to captions, have no answer; the others are right."""
+    from analysis.evaluations import distinguished, loss_figure, losses
+    from analysis.report import main as report
+    from analysis.runs import load
+
+    turns: dict[bool, int] = {True: 0, False: 0}
+
+    def silent(every: dict[bool, int]) -> Any:
+        def respond(text: str, picture: bytes | None) -> str:
+            turns[picture is not None] += 1
+            return "..." if turns[picture is not None] % every[picture is not None] == 0 else answer(text, picture)
+
+        return respond
+
+    for name, every in (("images", {True: 2, False: 10**6}), ("captions", {True: 10**6, False: 1})):
+        ask(monkeypatch, Scripted(silent(every)), data["comparison"], tmp_path / name, setting=["image", "caption"])
+        report([str(tmp_path / name)])
+    for line in losses(distinguished(load(tmp_path / "images").evaluations)).to_dict("records"):
+        assert (line["image"], line["unparsed"]) == (50, 50)
+        assert {line[part] for part in ("using", "seeing", "gap", "reasoning")} == {0}
+    frame = distinguished(load(tmp_path / "captions").evaluations)
+    for line in losses(frame).to_dict("records"):
+        assert (line["image"], line["unparsed"]) == (100, 0)
+        assert all(math.isnan(line[part]) for part in ("using", "seeing", "gap", "reasoning"))
+    drawn = [patch for patch in loss_figure(frame).axes[0].patches if isinstance(patch, Rectangle)]
+    assert {patch.get_width() for patch in drawn} == {0, 100}  # nothing but right answers from images
+    with open(tmp_path / "images" / "report" / "tables" / "evaluations.csv", newline="") as file:
+        unparsed = {(row["test_setting"], float(row["unparsed"])) for row in csv.DictReader(file)}
+    assert unparsed == {("image", 50), ("caption", 0)}
+    page = (tmp_path / "captions" / "report" / "tables" / "evaluation_details.md").read_text()
+    lines = [line for line in page.splitlines() if " image |" in line]
+    assert lines and all(line.split("|")[-3].strip() == "" for line in lines)  # no gap to captions without answers
 
 
 def test_a_real_server(data: dict[str, Path], tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
@@ -59,12 +60,13 @@ def accuracy_table(frame: pd.DataFrame) -> Table:
     columns = {(t, s, p): (t, SHORT[s], SPLIT_NAMES[p]) for t in tasks for s, p in PLACES}
     place = ["task", "test_setting", "split"]
     notes = (
-        "Percent of right answers; what could not be parsed counts as wrong. Underlined: above the best constant "
-        "answer (exact binomial test, p < 0.01). Point at a cell for macro-F1 and its 95 % interval, over scenes.",
+        "Percent of right answers, of all replies; in brackets the percent of replies without an answer, and a dash "
+        "where no reply has one. Underlined: above the best constant answer (exact binomial test, p < 0.01). All "
+        "metrics has macro-F1 and its 95 % interval, over scenes.",
         f"Groups of columns: tasks, what the model sees; InD: {TEST_SPLITS[0]}, OOD: {TEST_SPLITS[1]}.",
         "Baselines: lowest and highest where the evaluations of a column have several datasets or numbers of examples.",
     )
-    data = frame.sort_values([*LINE_COLUMNS, *place], key=_order)[[*LINE_COLUMNS, *place, "accuracy"]]
+    data = frame.sort_values([*LINE_COLUMNS, *place], key=_order)[[*LINE_COLUMNS, *place, "accuracy", "unparsed"]]
     title = "Accuracy of evaluated models by task, setting and split"
     table = _wide_table("evaluations", title, frame, LINE_COLUMNS, WORDS, columns, place, _score_cell, data, notes)
     rows = list(table.rows)
@@ -94,7 +96,15 @@ def _score_cell(row: dict[str, Any] | None) -> Cell:
         return BLANK
     hint = f"macro-F1 {LINES['macro-F1 [95 %]'](row)}, {row['examples']:,} examples"
     above = pd.notna(row["above_random"]) and bool(row["above_random"])
-    return Cell(f"{row['accuracy']:.1f}", row["accuracy"], underlined=above, hint=hint)
+    if row["unparsed"] == 100:
+        return Cell("–", mark="(100)", hint=hint)
+    mark = f"({row['unparsed']:.1f})" if row["unparsed"] else ""
+    return Cell(f"{row['accuracy']:.1f}", row["accuracy"], underlined=above, mark=mark, hint=hint)
+
+
+def parsed_accuracy(row: Mapping[str, Any]) -> float:
+    """Accuracy of the replies that have an answer, in percent; NaN where none has."""
+    return 100 * row["accuracy"] / (100 - row["unparsed"]) if row["unparsed"] < 100 else math.nan
 
 
 def detail_table(frame: pd.DataFrame, answers: Answers) -> Table:
@@ -150,10 +160,13 @@ def reading_table(frame: pd.DataFrame) -> Table | None:
 
 
 def _compared(answers: Answers, row: Mapping[str, Any]) -> tuple[str, str]:
-    """The gap and the agreement of a setting and captions; empty for captions themselves, and without them."""
-    if row["test_setting"] == "caption":
+    """The gap and the agreement of a setting and captions; empty for captions themselves, without them, and where
+    either has no parsed answer."""
+    of_split = [answer for answer in answers[row["name"]] if answer.split == row["split"]]
+    parsed = {answer.setting for answer in of_split if answer.parsed is not None}
+    if row["test_setting"] == "caption" or not {"caption", row["test_setting"]} <= parsed:
         return "", ""
-    pair = compare(answers[row["name"]], row["split"], "caption", row["test_setting"])
+    pair = compare(of_split, row["split"], "caption", row["test_setting"])
     if pair is None:
         return "", ""
     return f"{pair.gap:+.1f} [{pair.low:+.1f}, {pair.high:+.1f}]", f"{pair.agreement:.1f} ({pair.expected:.1f})"
