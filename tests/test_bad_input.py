@@ -137,7 +137,7 @@ def test_a_text_longer_than_the_model_takes(refused: Callable[..., str], monkeyp
 
 def test_a_rate_that_is_too_high(refused: Callable[..., str]) -> None:
     line = refused("optimiser.learning_rate=1e30")
-    assert line.startswith("train: optimiser.learning_rate=1e+30: not a finite number at step 2; use a lower rate")
+    assert line.startswith("train: optimiser.learning_rate=1e+30: not a finite number at step 2:")
 
 
 def test_a_loss_that_is_no_number_leaves_the_last_good_checkpoint(
