@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from analysis.document import TABLE_FILES, report_style, table_block
-from analysis.figures.panels import label_axes, panel_figure, save
+from analysis.figures.panels import SMALL, label_axes, panel_figure, save, widest
 from analysis.layout import Table
 from analysis.runs import Runs, left_out
 from analysis.tables.evaluations import (
@@ -146,7 +146,7 @@ def loss_figure(frame: pd.DataFrame) -> Figure:
         for line in lines.to_dict("records")
     ]
     key = [Patch(color=colour, label=words) for name, (words, colour) in PARTS.items() if (lines[name] > 0).any()]
-    left = max(1.5, 0.055 * max(map(len, labels)))  # inches for the labels
+    left = max(1.5, 0.2 + widest(labels, SMALL))
     figure, ((axes,),) = panel_figure(
         ["Where evaluated models lose accuracy"], 1, [(4.6, 0.26 * len(lines) + 0.2)], key=key, left=left, below=0.45,
         note="Differences of accuracies of parsed answers, in points, not counts of examples: errors from captions are "
@@ -158,7 +158,7 @@ def loss_figure(frame: pd.DataFrame) -> Figure:
         left_end = 100 - lines[name].to_numpy() if name == "unparsed" else start
         axes.barh(y, lines[name].fillna(0), left=left_end, color=colour, height=0.7)
         start = start + lines[name].fillna(0).to_numpy()
-    axes.set_yticks(y, labels, fontsize=6)
+    axes.set_yticks(y, labels, fontsize=SMALL)
     axes.set_xlim(0, 100)
     label_axes(axes, "", "accuracy (%)", "")
     return figure

@@ -339,6 +339,25 @@ def test_a_figure_names_its_run_and_fits_its_page(runs: Runs, figure: str, task:
         assert all(f"{score:.2f}" in told for score in rows[rows["test_setting"] == "image"]["macro_f1"])
 
 
+def test_words_in_pairs_fit(runs: Runs) -> None:
+    """Pairs of long words, such as `not all, yellow pentagon, red circle`: whole, and not over one another."""
+    words = ["blue hexagon", "green octagon", "yellow pentagon", "red circle"]
+    dataset = runs.datasets[runs.chosen(task="quantifiers")["dataset"].iloc[0]]
+    frame = examples_of(dataset, "test_ind")
+    frame = frame.assign(**{c: pd.Categorical([words[int(value) % 4] for value in frame[c]]) for c in "xy"})
+    pairs = frame["kind"].astype(str) + " " + frame["x"].astype(str) + " " + frame["y"].astype(str)
+    drawn = FIGURES["dataset"].draw(frame.assign(pair=pd.Categorical(pairs)), None)
+    renderer = FigureCanvasAgg(drawn).get_renderer()  # type: ignore[no-untyped-call, unused-ignore]
+    drawn.draw(renderer)  # type: ignore[no-untyped-call, unused-ignore]
+    shown = texts(drawn)
+    boxes = [text.get_window_extent(renderer) for text in shown]
+    assert {"yellow pentagon", "test_ind, not all"} <= {text.get_text() for text in shown}
+    assert all(drawn.bbox.x0 <= box.x0 and box.x1 <= drawn.bbox.x1 for box in boxes)
+    overlaps = [(shown[n].get_text(), shown[m].get_text()) for n, a in enumerate(boxes) for m, b in enumerate(boxes[:n])
+                if a.x0 + 1 < b.x1 and b.x0 + 1 < a.x1 and a.y0 + 1.5 < b.y1 and b.y0 + 1.5 < a.y1]  # fmt: skip
+    assert overlaps == []
+
+
 @pytest.mark.parametrize("task", ["spatiality", "cardinality", "comparison"])
 def test_held_out_cells_are_blank(runs: Runs, task: str) -> None:
     drawn = draw("cells", runs, **where("cells", task))

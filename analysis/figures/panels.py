@@ -25,6 +25,7 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
+from matplotlib.textpath import TextPath
 
 from train.results.columns import BASELINES
 
@@ -131,6 +132,11 @@ def panel_figure(
 def _wrap(text: str, width: float, points: float) -> list[str]:
     """Lines of a text that fit into a width in inches; the width of a letter is about 0.58 of its size."""
     return textwrap.wrap(text, int((width - 0.2) * 72 / (points * 0.58)), break_on_hyphens=False)
+
+
+def widest(texts: Iterable[str], points: float) -> float:
+    """The width of the widest of some lines of text, in inches."""
+    return max((TextPath((0, 0), text, size=points).get_extents().x1 / 72 for text in texts if text), default=0.0)
 
 
 def _across(key: Sequence[Artist], width: float) -> int:

@@ -41,6 +41,7 @@ from analysis.figures.panels import (
     percent_axis,
     split_legend,
     whiskers,
+    widest,
 )
 from train.results.columns import TEST_SETTINGS, in_order
 from train.results.tables import origin
@@ -167,17 +168,27 @@ def _percent(value: float) -> str:
 
 def _pair_panels(
     title: list[str], table: pd.DataFrame, places: Sequence[tuple[str, str]], grids: dict[str, PairGrid], value: str,
-    across: int, cell: float, scale: str, **more: Any,
+    across: int, cell: float, scale: str, gap: tuple[float, float], **more: Any,
 ) -> tuple[Figure, Axes]:  # fmt: skip
     """A figure with a panel of pairs for each place (a split and a kind), and its colour scale. cell: size in
-    inches."""
-    size = (cell * max(len(grid.x) for grid in grids.values()), cell * max(len(grid.y) for grid in grids.values()))
-    rows, margin = math.ceil(len(places) / across), 0.8 if "" in grids else 0.55
-    figure, panels = panel_figure(title, rows, [size] * across, left=margin, right=0.75, **more)
-    for axes, (split, kind) in each_panel(panels, places):
+    inches. Names that are wider than a cell are turned, and margins have room for names."""
+    titles = [f"{split}, {kind}" if len(grids) > 1 else split for split, kind in places]
+    name = widest({name for grid in grids.values() for name in grid.x.values()}, TEXT - 1)
+    beside = 0.4 + widest({name for grid in grids.values() for name in grid.y.values()}, TEXT - 1)
+    down = name if name > 0.9 * cell else 0.0
+    width = max(cell * max(len(grid.x) for grid in grids.values()), widest(titles, TEXT))
+    labels = widest({grid.labels[1] for grid in grids.values()}, TEXT - 0.5)
+    size = (width, max(cell * max(len(grid.y) for grid in grids.values()), labels))
+    margin = max(0.8 if "" in grids else 0.55, beside)
+    figure, panels = panel_figure(
+        title, math.ceil(len(places) / across), [size] * across, left=margin, right=0.75,
+        gap=(max(gap[0], beside), gap[1] + down), below=0.5 + down, **more,
+    )  # fmt: skip
+    for axes, (words, (split, kind)) in each_panel(panels, zip(titles, places, strict=True)):
         pairs_of_kind = table[(table["split"] == split) & (not kind or table["kind"] == kind)]
         _pair_cells(axes, pairs_of_kind, grids[kind], value)
-        label_axes(axes, f"{split}, {kind}" if len(grids) > 1 else split)
+        label_axes(axes, words)
+        axes.tick_params("x", rotation=90 if down else 0)
     return figure, colour_scale(figure, panels[0][-1], 0, 100, scale)
 
 
