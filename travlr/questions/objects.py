@@ -15,8 +15,11 @@ _ROW_COLUMN = re.compile(r"\brow\W{0,6}([0-9]{1,2})\b\W{1,20}(?:and\s+)?column\W
 _AMERICAN = {"gray": "grey", "trapezoid": "trapezium"}
 _TOKEN = re.compile(
     rf"\b(?P<word>(?i:{'|'.join((*COLOURS, *SHAPES, *_AMERICAN))}))(?=s?\b)"
-    r"|\b(?P<column>[A-Z])[ \t,:|\"'-]*(?P<row>[1-9][0-9]?)\b"
+    r"|\b(?P<column>[A-Z])[ \t,:|\"'-]*(?P<row>[1-9][0-9]?)\b|\b(?P<small>[a-z])(?P<of_small>[1-9][0-9]?)\b"
+    r"|\b(?P<of_last>[1-9][0-9]?) ?(?P<last>[A-Z])\b(?! ?[a-z1-9])"
 )
+_RANGE = re.compile(r"\b[A-Z],? ?[1-9][0-9]?\b (?:to|through) [A-Z],? ?[1-9][0-9]?\b", re.IGNORECASE)
+_NEGATION = re.compile(r"\b(?:no|not|none|nothing|never|neither|without|empty)\b|n't\b", re.IGNORECASE)
 _PLACE_HEADING = re.compile(r"\W*(?:row (?P<row>[1-9][0-9]?)|column (?P<column>[A-Z]))\W{0,4}:", re.IGNORECASE)
 _EMPTY = re.compile(
     r"\W*(?:there are )?(?:no objects|none|nothing|empty)(?: (?:in|on) the \w+)?\W*|\[\s*\]", re.IGNORECASE
@@ -52,13 +55,25 @@ def short_cells(text: str) -> str:
 def parse_objects(text: str) -> Scene | None:
     """The objects that a text lists, in its order, without sizes; None where it lists none.
 
-    An object is a colour, a shape and a cell (`A 1`, `A1`, `column A, row 1`), in any order that stays the same; a
-    phrase without one of the three is no object. A heading (`Red:`, `Circles:`, `Row 2:`) applies to the lines below
-    it. Of the `READINGS` of several cells, the first with the fewest unused words counts.
+    An object is a colour, a shape and a cell (`A 1`, `A1`, `a1`, `1 A`, `column A, row 1`), in any order that stays the
+    same; a phrase without one of the three is no object, and an object that is listed twice is one. A heading (`Red:`,
+    `Circles:`, `Row 2:`) applies to the lines below it. Of the `READINGS` of several cells, the first with the fewest
+    unused words counts.
     """
-    tokens = _under_headings(short_cells(_cells_under_headings(text)))
+    lines = _RANGE.sub(" ", short_cells(_cells_under_headings(text))).splitlines()
+    tokens = _under_headings([_affirmed(line) for line in lines])
     objects, _ = min((_collect(tokens, reading) for reading in READINGS), key=lambda result: result[1])
-    return tuple(objects) or (() if _EMPTY.fullmatch(text) else None)
+    return tuple(dict.fromkeys(objects)) or (() if _EMPTY.fullmatch(text) else None)
+
+
+def _affirmed(line: str) -> str:
+    """A line without what its sentences deny: all of a sentence that denies before it names a shape, or the rest."""
+    sentences = re.split(r"(?<=[.;])(?= )", line)
+    for number, sentence in enumerate(sentences):
+        if denial := _NEGATION.search(sentence):
+            before = sentence[: denial.start()]
+            sentences[number] = before if any(shape in before.lower() for shape in SHAPES) else ""
+    return "".join(sentences)
 
 
 Token = tuple[str, str]  # ("colour", "red"), ("shape", "circle") or ("cell", "A 1")
@@ -66,7 +81,8 @@ Token = tuple[str, str]  # ("colour", "red"), ("shape", "circle") or ("cell", "A
 
 def _kind(token: re.Match[str]) -> Token:
     if token["word"] is None:
-        return "cell", f"{token['column']} {token['row']}"
+        column = token["column"] or token["last"] or token["small"].upper()
+        return "cell", f"{column} {token['row'] or token['of_last'] or token['of_small']}"
     word = token["word"].lower()
     word = _AMERICAN.get(word, word)
     return "colour" if word in COLOURS else "shape", word
@@ -81,23 +97,29 @@ def _cells_under_headings(text: str) -> str:
             heading, line = begins["row"] or begins["column"].upper(), line[begins.end() :]
         if heading.isdigit():
             line = re.sub(r"\bcolumn ([A-Z])\b", rf"\1 {heading}", line, flags=re.IGNORECASE)
+            line = re.sub(r"\(([A-Z])\)|\b([A-Z])(?=:)", rf"\1\2 {heading}", line)
         elif heading:
             line = re.sub(r"\brow ([0-9]{1,2})\b", rf"{heading} \1", line, flags=re.IGNORECASE)
+            line = re.sub(r"\(([0-9]{1,2})\)|\b([0-9]{1,2})(?=:)", rf"{heading} \1\2", line)
         lines.append(line)
     return "\n".join(lines)
 
 
-def _under_headings(text: str) -> list[Token]:
-    """The tokens of a text, with the colour and the shape of headings before each object below them."""
+def _under_headings(lines: Sequence[str]) -> list[Token]:
+    """The tokens of lines, with the colour and the shape of headings before each object below them.
+
+    A token of kind `line` stands before a line with a colour, a shape and a cell, whose objects need no other line.
+    """
     tokens: list[Token] = []
     headings: dict[str, str] = {}
-    for line in text.splitlines():
+    for line in lines:
         of_line = [_kind(token) for token in _TOKEN.finditer(line)]
         kinds = [kind for kind, _ in of_line]
         if line.rstrip("*_ ").endswith(":") and "cell" not in kinds and len(set(kinds)) == len(kinds):
             headings |= of_line
             continue
         headings = {kind: value for kind, value in headings.items() if kind not in kinds}
+        tokens += [("line", "")] if {"colour", "shape", "cell"} == {*kinds, *headings} else []
         begins = "cell" if set(kinds) == {"cell"} else next((kind for kind in kinds if kind != "cell"), "")
         for kind, value in of_line:
             tokens += headings.items() if kind == begins else ()
@@ -118,6 +140,10 @@ def _collect(tokens: Sequence[Token], reading: str) -> tuple[list[Object], int]:
     waiting: list[dict[str, str]] = []  # for their cells
     unused = 0
     for kind, value in tokens:
+        if kind == "line":
+            unused += len(parts) + sum(map(len, waiting))
+            parts, waiting = {}, []
+            continue
         if reading == "plural" and kind == "cell" and not parts and objects:
             parts = {"colour": objects[-1].colour, "shape": objects[-1].shape}
         elif reading == "respective" and kind == "cell" and waiting:

@@ -15,14 +15,14 @@ from collections.abc import Callable
 
 from travlr.questions.forms import Question
 from travlr.questions.objects import parse_objects, short_cells
-from travlr.scene import SHAPES, Scene
+from travlr.scene import COLOURS, SHAPES, Scene
 
 LONGEST = 100_000  # characters; a longer reply is endless
 _FILLER = """a an the this that these those it its i we my our you there here they them is are was were be has have
 see count counted find found think believe say says can so then therefore thus hence and also indeed clearly definitely
 exactly only just total in on of at for to from by with based according picture image scene grid description caption
 given provided answer final true correct statement option choice choose pick claim sentence query letter number object
-objects present visible shown show shows contain contains holds which"""
+objects present visible shown show shows contain contains holds which makes"""
 FILLER = frozenset(_FILLER.split())
 _WORD = re.compile(r"[^\W_]+(?:'[a-z]+)?")
 _HEDGE = re.compile(
@@ -110,6 +110,10 @@ def _answer(part: str, question: Question) -> str | None:
     """The answer on which all clauses of a part agree."""
     if _HEDGE.search(part) or any(c.isalpha() and not c.isascii() for c in part):
         return None
+    if question.form == "true_false":
+        part = _TRUE_OR_FALSE.sub(" ", part)
+        if letter := _T_OR_F.fullmatch(part):
+            return {"T": "true", "F": "false"}[letter[1]]
     part = "".join(sentence for sentence in re.split(r"(?<=[.!?\n])", part) if not sentence.endswith("?"))
     part = _PLACES.sub(" ", short_cells(part))
     reader: Callable[[str, Question], Reading]
@@ -120,6 +124,7 @@ def _answer(part: str, question: Question) -> str | None:
         part, reader = _statements_as_letters(part, question), _letters
     else:
         reader = _phrases if question.wordings else _numbers
+        part = part if question.wordings else _without_sums(part, question)
     answers = set[str]()
     for clause in set(_CLAUSE.split(part)):
         clause_answers, other_words = reader(clause, question)
@@ -140,7 +145,10 @@ def _other_words(text: str, *ignored: str) -> list[str]:
     return [word for word in _words(text) if word not in FILLER and word not in ignored]
 
 
-_TRUTH = {"true": True, "yes": True, "correct": True, "false": False, "no": False, "incorrect": False, "wrong": False}
+_TRUE_OR_FALSE = re.compile(r"\btrue ?(?:/|or) ?false ?:", re.IGNORECASE)  # True/False: false
+_T_OR_F = re.compile(r"\W*([TF])\W*")
+_TRUTH = dict.fromkeys(("true", "yes", "correct", "accurate"), True)
+_TRUTH |= dict.fromkeys(("false", "no", "incorrect", "wrong", "untrue", "inaccurate"), False)
 _TRUTHS = re.compile(rf"\b(not |isn't )?({'|'.join(_TRUTH)})\b")
 
 
@@ -196,18 +204,66 @@ NUMBERS = (
 _NUMBER = re.compile(rf"(?<![\w.,:+−-])(?:[0-9]+|{'|'.join(NUMBERS)})(?![\w+%]|[.,:−-]\w)", re.IGNORECASE)
 _COUNTED = re.compile(rf"{_NUMBER.pattern} (?:\w+ )?(?:{'|'.join(SHAPES)}|object)s?\b", re.IGNORECASE)  # 5 red circles
 _NUMBER_OF = re.compile(rf"({_NUMBER.pattern}) (?:out )?of (?:the |all )?{_NUMBER.pattern}", re.IGNORECASE)
+_OUT_OF = re.compile(rf"\b(?:out )?of (?:the |all |a total of )?{_NUMBER.pattern}(?: objects?\b)?", re.IGNORECASE)
+_SINGLE = re.compile(r"\b(?P<no>not )?(?:a|one) single\b", re.IGNORECASE)
+_NEGATION = re.compile(r"\b(are|is)n't\b|\bnon[ -]", re.IGNORECASE)
 _ARITHMETIC = re.compile(r"[0-9+*/\\^%~≈<>≤≥±×÷√−]|-(?=\S)")
+_MOST_DIGITS = 6  # of a number that counts objects
 
 
 def _numbers(clause: str, question: Question) -> Reading:
-    """Numbers in digits or words; `none`, and `no` before a word of the question, are 0."""
+    """Numbers in digits or words, alone or with the phrase of the question; `none`, and `no` before a word of the
+    question, are 0."""
     question_words = _words(question.text)
-    for negated in re.findall(r"\bnot \w+", question.text):  # How many of the circle objects are not red objects?
-        clause = clause.replace(negated, " ")
-    clause = _NUMBER_OF.sub(r"\1 ", re.sub(r"\b([0-9]+)\.0+\b(?!\.)", r"\1", clause))  # 3 of the 5; 3.0
+    clause = _SINGLE.sub(lambda match: "zero" if match["no"] else "one", clause)
+    clause = _NEGATION.sub(lambda match: f"{match[1] or ''} not ", clause)
+    clause = _NUMBER_OF.sub(r"\1 of the", re.sub(r"\b([0-9]+)\.0+\b(?!\.)", r"\1", clause))  # 3 of the 5; 3.0
+    if _NUMBER.search(rest := _OUT_OF.sub(" ", clause)):
+        clause = rest
     clause = re.sub(rf"\bnone\b|\bno(?= (?:{'|'.join(question_words)})s?\b)", " zero ", clause, flags=re.IGNORECASE)
     texts = [number.lower() for number in _NUMBER.findall(clause)]
     numbers = {str(NUMBERS.index(n)) if n in NUMBERS else n.lstrip("0") or "0" for n in texts}
     rest = _NUMBER.sub(" ", clause)
-    ignored = [word for word in question_words if word not in ("not", "many")]
-    return numbers, _other_words(rest, *ignored) + _ARITHMETIC.findall(rest)
+    others = _other_words(rest, *question_words) + _ARITHMETIC.findall(rest)
+    others += [number for number in numbers if len(number) > _MOST_DIGITS]
+    return numbers, others if others or _asked(_NUMBER.sub(" # ", clause), question) else ["of other objects"]
+
+
+def _without_sums(part: str, question: Question) -> str:
+    """A part without brackets that say how its number was found: `4 (7 blue minus 3)`."""
+    words = {*_words(question.text), *COLOURS, *SHAPES, "minus", "plus", "total", "object", "objects"}
+
+    def explains(match: re.Match[str]) -> str:
+        own = [word for word in _words(_NUMBER.sub(" ", match[1])) if word not in FILLER]
+        return " " if own and words.issuperset(own) else match[0]
+
+    return re.sub(r"(?<=[\w.]) ?\(([^()\n]*)\)", explains, part)
+
+
+def _asked(clause: str, question: Question) -> bool:
+    """Whether the number `#` of a clause counts the objects of the question.
+
+    Of `How many of the X are not Y?` it counts them where it stands alone, with all words of the question (`# X are not
+    Y`), with one of the two groups where the other one is left out (`# of the X`, `# are not Y`, `# of them are not
+    Y`), and never where `not` has another place than in the question.
+    """
+
+    def content(text: str) -> set[str]:
+        return {word for word in _words(text) if word not in FILLER and word not in ("how", "many", "not")}
+
+    group, _, predicate = question.text.partition(" are ")
+    group_words, predicate_words, words = content(group), content(predicate), content(clause)
+    clause = f" {' '.join(clause.lower().split())} "
+    before, negated, after = clause.partition(" not ")
+    if not words:
+        return not negated and not (group_words and re.search(r"\bobjects?\b", clause))
+    if words == group_words and not negated and re.search("# of ", clause):
+        return True
+    if bool(negated) != ("not" in _words(predicate)):
+        return False
+    groups = [group_words]
+    if re.search("# (?:(?:of (?:them|these|those) )?(?:are|is|not) )", clause):
+        groups.append(set())  # left out
+    if negated:
+        return content(after) == predicate_words and content(before) in groups
+    return any(words == group | predicate_words for group in groups)
