@@ -16,6 +16,7 @@ from travlr.audit.__main__ import main as audit_command
 from travlr.baselines import (
     ALL,
     FILE,
+    GRAMS,
     RuleScore,
     _scores,
     best_unbound,
@@ -24,6 +25,7 @@ from travlr.baselines import (
     score_baselines,
 )
 from travlr.rules import RULES, SplitArrays, examples_of, read_split, word_lists
+from travlr.scene import COLOURS
 from travlr.tasks import TASKS
 
 COUNT = Count(train=4000, validation=0, test_ind=2000, test_ood=2000)
@@ -53,6 +55,14 @@ def test_arrays_agree_with_the_objects_of_each_example(data: Path) -> None:
         every = (*colours, *shapes)
         assert arrays.counts[i].tolist() == [sum(word in one for one in shown) for word in every]
         assert arrays.first[i].tolist() == [next((n for n, o in enumerate(shown) if word in o), -1) for word in every]
+        assert arrays.last[i].tolist() == [max((n for n, o in enumerate(shown) if w in o), default=-1) for w in every]
+        for number, word in enumerate(every):
+            mentions = [n for n, one in enumerate(shown) if word in one][:3]
+            assert arrays.mentions[i, number].tolist() == mentions + [-1] * (3 - len(mentions))
+        bands = [arrays.ink[i][:-12], arrays.ink[i][-12:-6], arrays.ink[i][-6:]]
+        assert np.allclose([band.sum() for band in bands], bands[0].sum()) and bands[0].sum() > 8 * len(objects)
+        colours_shown = {list(COLOURS)[number] for number in np.flatnonzero(bands[0])}
+        assert colours_shown == {one["colour"] for one in objects}
         assert (arrays.total[i], arrays.length[i]) == (len(objects), len(row["caption"]))
         assert arrays.answers[i] == row["answer"] and arrays.cells[i].sum() == len(objects)
         assert arrays.picture[i] == len(row["image"]["bytes"])
@@ -75,14 +85,19 @@ def test_rules_that_see_no_scene_are_at_chance_and_unbound_ones_are_not(results:
 
 def test_no_rule_sees_what_decides(data: Path, results: list[RuleScore]) -> None:
     task = TASKS[str(open_dataset(data)["train"].columns("task")["task"][0])]
-    every = {rule.name for rule in RULES if rule.noun != 2} | {ALL}  # no task here has a third noun
-    places = {"place of first noun", "place of second noun"}
+    every = {rule.name for rule in RULES if rule.noun != 2} | {ALL, GRAMS}  # no task here has a third noun
+    of_places = {"place of first noun", "place of second noun", "all other places (by elimination)"}
+    of_counts = {
+        *("all other counts (counting by elimination)", "another has the asked number"),
+        "second and third mentions (counting)",
+    }
     numbers = {"other objects", "distractors", "count of first noun", "count of second noun", "word counts"}
+    bound = {"ink and word counts", "second and third mentions", *of_places}
     hidden = {
-        "spatiality": {"first and last object"},
-        "cardinality": numbers | places,
-        "quantifiers": places,
-        "comparison": {"distractors", "word counts"} | places,
+        "spatiality": {"first and last object", *of_counts},
+        "cardinality": numbers | bound,
+        "quantifiers": of_places | of_counts,
+        "comparison": {"distractors", "word counts", "another has the asked number", *bound},
     }
     assert {result.baseline for result in results} == every - hidden[task.name]
 
@@ -111,9 +126,20 @@ def test_the_file_of_baselines_is_read_until_the_content_changes(data: Path, mon
     path.unlink()
 
 
+def test_best_unbound_leaves_out_elimination() -> None:
+    interval = (50.0, 50.0)
+    scores = {"total": 50.0, **{rule.name: 100.0 for rule in RULES if rule.counts}}
+    results = [RuleScore(name, "", "test_ind", score, interval, score, None, 2) for name, score in scores.items()]
+    assert len(results) == 4 and best_unbound(results)["test_ind"].baseline == "total"
+
+
 def test_the_best_rule_of_each_split(results: list[RuleScore]) -> None:
     for split, best in best_unbound(results).items():
-        assert best.accuracy == max(result.accuracy for result in results if result.split == split)
+        assert best.accuracy == max(
+            r.accuracy
+            for r in results
+            if r.split == split and "elimination" not in r.baseline and "(counting)" not in r.baseline
+        )
         assert best.interval[0] <= best.accuracy <= best.interval[1] and best.couples is not None
 
 
@@ -128,6 +154,8 @@ def test_rules_that_are_planted_are_found(data: Path) -> None:
         "counts of other attributes": lambda e: 3 * e.counts[:, 0] > e.total,
         "size of the picture file": lambda e: e.picture > np.median(e.picture),
         "total": lambda e: e.total % 2 == 1,
+        "first and last mentions": lambda e: e.last[np.arange(len(e.total)), e.nouns[:, 0].max(1)] > 4,
+        "ink by colour, row and column": lambda e: e.ink[:, -1] > np.median(e.ink[:, -1]),
     }
     tried = 0
     for name, answers_of in planted.items():

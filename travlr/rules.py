@@ -8,6 +8,8 @@ N examples, W words of the world (colours, then shapes), O and D arguments of a 
 
 from __future__ import annotations
 
+import functools
+import io
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,15 +19,20 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute
+from PIL import Image as pillow
 
+from render.shapes import LEVELS, WHITE, blend
 from render.text import CAPTION_STYLES
 from travlr.config import Style
 from travlr.formats import LAYOUTS
 from travlr.formats.columns import damage
 from travlr.formats.manifest import MANIFEST
+from travlr.scene import COLOURS
 from travlr.tasks import TASKS, config_from_dict
 
-COLUMNS = ("query_form", "caption", "objects", "answer", "task")
+COLUMNS = ("query", "query_form", "caption", "objects", "answer", "task")
+MENTIONS = 3  # of each word, from the first
+BINS = 6  # bands of rows and of columns in which the ink of a picture is summed
 ROWS = 32_000  # of each split, at most
 WordLists = tuple[list[str], list[str]]  # colours and shapes
 
@@ -38,23 +45,31 @@ class SplitArrays:
     below -1; -1 for none.
     nouns: (N, D, 2) words of the arguments that describe objects, a colour and a shape, -1 where a noun lacks one.
     counts: (N, W), how many objects each word describes. first: (N, W), the first object in caption order that a word
-    describes, -1 if there is none. cells: (N, rows, columns) bool, occupied. total: (N,). described: (N,), how many
-    objects any noun describes. places: (N, D, 2), row and column of the object that a noun describes, -1 unless there
-    is exactly one. ends: (N, 2, 4), colour, shape, row and column of the first and the last object. length, picture:
-    (N,), characters of the caption and bytes of the picture file. answers: (N,) bool.
+    describes, -1 if there is none; last: the last one; mentions: (N, W, `MENTIONS`), the first few. cells: (N, rows,
+    columns) bool, occupied. others: (N, rows, columns) bool, occupied by an object that no noun describes. total: (N,).
+    described: (N,), how many objects any noun describes. places: (N, D, 2), row and column of the object that a noun
+    describes, -1 unless there is exactly one. ends: (N, 2, 4), colour, shape, row and column of the first and the last
+    object. length, picture: (N,), characters of the caption and bytes of the picture file. ink: (N, colours of
+    `COLOURS` + 2 `BINS`), pixels that each colour, each band of rows and each band of columns covers. texts: caption
+    and query. answers: (N,) bool.
     """
 
     operators: np.ndarray
     nouns: np.ndarray
     counts: np.ndarray
     first: np.ndarray
+    last: np.ndarray
+    mentions: np.ndarray
     cells: np.ndarray
+    others: np.ndarray
     total: np.ndarray
     described: np.ndarray
     places: np.ndarray
     ends: np.ndarray
     length: np.ndarray
     picture: np.ndarray
+    ink: np.ndarray
+    texts: list[str]
     answers: np.ndarray
     colours: int  # the first words are colours, then come shapes
 
@@ -79,7 +94,8 @@ class Rule:
 
     bound_for: kinds of task (`Task.decided_by`) for which these features hold what decides, so that the rule is no
     baseline. alone_for: kinds of task for which it is unbound only without the features of other rules. noun: the only
-    noun that the features are about, if there is one.
+    noun that the features are about, if there is one. counts: it finds what is asked by elimination: it is shown, and
+    is no unbound rule. boosted: it has many features.
     """
 
     name: str
@@ -88,6 +104,8 @@ class Rule:
     bound_for: tuple[str, ...] = ()
     alone_for: tuple[str, ...] = ()
     noun: int | None = None
+    counts: bool = False
+    boosted: bool = False
 
 
 def query_features(e: SplitArrays) -> np.ndarray:
@@ -132,6 +150,52 @@ def _order(e: SplitArrays) -> np.ndarray:
     return np.column_stack([position, position[:, 0] < position[:, -1]])
 
 
+def _mentions(e: SplitArrays) -> np.ndarray:
+    """The first and the last mention of each noun, their distances from the end, and their order."""
+    parts = [_at_nouns(e, mention) for mention in (e.mentions[:, :, 0], e.last)]
+    orders = [part[:, 0] < part[:, -1] for part in parts]
+    return np.column_stack([*parts, e.total[:, None] - parts[1], *orders])
+
+
+def _further_mentions(e: SplitArrays) -> np.ndarray:
+    """The first few mentions of each noun, -1 for none, and their orders."""
+    parts = [_at_nouns(e, e.mentions[:, :, k]) for k in range(MENTIONS)]
+    return np.column_stack([*parts, *(part[:, 0] < part[:, -1] for part in parts)])
+
+
+def _at_nouns(e: SplitArrays, of_words: np.ndarray) -> np.ndarray:
+    """The values of nouns, (N, D), among those of words, (N, W); -1 for none."""
+    words = e.nouns.max(2)
+    return np.where(words < 0, -1, np.take_along_axis(of_words, np.maximum(words, 0), 1))
+
+
+def _other_counts(e: SplitArrays) -> np.ndarray:
+    """The counts of all words but the last noun's, sorted too, how many of them a query asks for, the counts of the
+    other nouns, and the total."""
+    asked = e.nouns[:, -1]
+    hidden = np.any(np.arange(e.counts.shape[1])[None, :, None] == asked[:, None], axis=2)
+    counts = np.where(hidden, -1, e.counts)
+    same = (counts == e.operators[:, -1:]).sum(1)
+    shapes = np.sort(counts[:, e.colours :], axis=1)
+    return np.column_stack([counts, shapes, same, e.noun_counts()[:, :-2], e.total])
+
+
+def _free_column(e: SplitArrays) -> np.ndarray:
+    """The place of the first noun, and the rows and columns of the objects that no noun describes."""
+    return np.column_stack([e.places[:, 0], e.others.sum(1), e.others.sum(2)])
+
+
+def _asked_elsewhere(e: SplitArrays) -> np.ndarray:
+    """How many other colours and how many other shapes have the number that a query names."""
+    counts = _other_counts(e)[:, : e.counts.shape[1]]
+    return np.column_stack([(part == e.operators[:, -1:]).sum(1) for part in np.split(counts, [e.colours], 1)])
+
+
+def _ink(e: SplitArrays) -> np.ndarray:
+    """The ink by colour, by row and by column, and its sum."""
+    return np.column_stack([e.ink, e.ink[:, -BINS:].sum(1)])
+
+
 def _cells(e: SplitArrays) -> np.ndarray:
     """The occupied cells, and how many there are in each row, each column and each half."""
     rows, columns = e.cells.sum(2), e.cells.sum(1)
@@ -155,6 +219,60 @@ RULES = (
     Rule("sorted counts", "which count belongs to which colour or shape", _sorted_counts),
     Rule("counts of other attributes", "the attributes that the query names", _other_attributes),
     Rule("count of another word", "the objects that the query describes", _another_word),
+    Rule("first and last mentions", "counts and places", _mentions, boosted=True),
+    Rule(
+        "second and third mentions",
+        "which colour belongs to which shape",
+        _further_mentions,
+        bound_for=("count", "counts"),
+        boosted=True,
+    ),
+    Rule(
+        "second and third mentions (counting)",  # where there is no third one, the number is two
+        "further objects",
+        _further_mentions,
+        bound_for=("binding", "place"),
+        counts=True,
+        boosted=True,
+    ),
+    Rule(
+        "another has the asked number",
+        "the objects that the query describes",
+        _asked_elsewhere,
+        bound_for=("binding", "counts", "place"),
+        alone_for=("count",),  # how many have it, without how many others have it, counts
+        boosted=True,
+    ),
+    Rule("ink by colour, row and column", "shapes, and which object has which place", _ink, boosted=True),
+    Rule(
+        "ink and number of objects",
+        "shapes, and which object has which place",
+        lambda e: np.column_stack([_ink(e), _other_attributes(e), e.total]),
+        boosted=True,
+    ),
+    Rule(
+        "ink and word counts",
+        "which colour belongs to which shape",
+        lambda e: np.column_stack([_ink(e), e.noun_counts(), e.total]),
+        bound_for=("count", "counts"),
+        boosted=True,
+    ),
+    Rule(
+        "all other counts (counting by elimination)",
+        "only the count of the last noun",
+        _other_counts,
+        bound_for=("binding", "place"),
+        counts=True,
+        boosted=True,
+    ),
+    Rule(
+        "all other places (by elimination)",
+        "only the place of the last noun",
+        _free_column,
+        bound_for=("binding", "count", "counts"),
+        counts=True,
+        boosted=True,
+    ),
     Rule(
         "other objects",  # at least so many: the total without the counts of the query's words
         "the objects that the query describes",
@@ -210,12 +328,48 @@ def read_split(folder: Path, manifest: dict[str, Any], split: str) -> pa.Table:
     layout, rows = LAYOUTS[manifest["layout"]], min(ROWS, manifest["splits"][split]["rows"])
     parts = []
     for table in layout.read(folder, manifest, split, 0, rows):
-        sizes = pa.compute.binary_length(table["image"].combine_chunks().field("bytes"))
-        parts.append(table.select(COLUMNS).append_column("picture", sizes))
+        pictures = table["image"].combine_chunks().field("bytes")
+        ink = pa.array([_ink_of(picture.as_buffer()) for picture in pictures], pa.list_(pa.float64()))
+        sizes = pa.compute.binary_length(pictures)
+        parts.append(table.select(COLUMNS).append_column("picture", sizes).append_column("ink", ink))
     whole = pa.concat_tables(parts)
     with damage(folder / MANIFEST):
         style = config_from_dict(manifest["config"]).style if manifest["config"] else Style()
     return whole if CAPTION_STYLES[style.caption].ordered else in_reading_order(whole)
+
+
+def _ink_of(data: pa.Buffer) -> np.ndarray:
+    """Pixels that each colour, each band of rows and each band of columns of a picture file covers."""
+    picture: pillow.Image = pillow.open(io.BytesIO(data))
+    if picture.mode != "P":
+        picture = picture.convert("RGB").quantize(64)
+    weights = _weights(bytes(picture.getpalette("RGB") or b""))
+    entries = np.asarray(picture)
+    colours = np.bincount(entries.ravel(), minlength=256) @ weights
+    covered = weights.sum(1)[entries]
+    bands = [np.add.reduceat(covered.sum(axis), _starts(covered.shape[1 - axis])) for axis in (1, 0)]
+    return np.concatenate([colours, *bands])
+
+
+def _starts(size: int) -> np.ndarray:
+    """The first line of each band."""
+    return np.arange(BINS) * size // BINS
+
+
+@functools.cache
+def _weights(palette: bytes) -> np.ndarray:
+    """(256, colours): how much of a pixel each colour covers, for each entry of a palette; the nearest is taken."""
+    entries = np.frombuffer(palette, np.uint8).reshape(-1, 3).astype(float)
+    known = [(-1, 0, list(WHITE))]
+    for number, rgb in enumerate(COLOURS.values()):
+        known += [(number, level, blend(rgb, WHITE, level)) for level in range(1, LEVELS + 1)]
+    distance = ((entries[:, None] - np.array([rgb for _, _, rgb in known])[None]) ** 2).sum(2)
+    weights = np.zeros((256, len(COLOURS)))
+    for entry, nearest in enumerate(distance.argmin(1)):
+        number, level, _ = known[nearest]
+        if level:
+            weights[entry, number] = level / LEVELS
+    return weights
 
 
 def in_reading_order(table: pa.Table) -> pa.Table:
@@ -251,10 +405,18 @@ def examples_of(table: pa.Table, words: WordLists) -> SplitArrays:
     operators, nouns = _queries(table["query_form"].to_pylist(), words)
     colours = len(words[0])
     counts = np.zeros((len(table), colours + len(words[1])), np.int64)
-    first = np.full(counts.shape, len(example))
+    first, last = np.full(counts.shape, len(example)), np.full(counts.shape, -1)
+    mentions = np.full((*counts.shape, MENTIONS), -1)
     for word in (colour, colours + shape):
+        keys = example * counts.shape[1] + word
+        order = np.argsort(keys, kind="stable")
+        times = np.empty_like(keys)  # how many objects before an object have its word
+        times[order] = np.arange(len(keys)) - np.searchsorted(keys[order], keys[order])
+        early = times < MENTIONS
+        mentions[example[early], word[early], times[early]] = (np.arange(len(example)) - starts[example])[early]
         np.add.at(counts, (example, word), 1)
         np.minimum.at(first, (example, word), np.arange(len(example)) - starts[example])
+        np.maximum.at(last, (example, word), np.arange(len(example)) - starts[example])
     cells = np.zeros((len(table), int(row.max()) + 1, int(column.max()) + 1), bool)
     cells[example, row, column] = True
     described, places = np.zeros(len(example), bool), np.full((*nouns.shape[:2], 2), -1)
@@ -265,19 +427,26 @@ def examples_of(table: pa.Table, words: WordLists) -> SplitArrays:
         described |= match
         alone = np.flatnonzero(match & (np.bincount(example[match], minlength=len(table)) == 1)[example])
         places[example[alone], noun] = np.stack([row, column], 1)[alone]
+    others = cells.copy()
+    others[example[described], row[described], column[described]] = False
     columns = np.stack([colour, shape, row, column], 1)
     return SplitArrays(
         operators=operators,
         nouns=nouns,
         counts=counts,
         first=np.where(counts > 0, first, -1),
+        last=last,
+        mentions=mentions,
         cells=cells,
+        others=others,
         total=total,
         described=np.bincount(example[described], minlength=len(table)),
         places=places,
         ends=np.stack([columns[starts[:-1]], columns[starts[1:] - 1]], 1),
         length=pa.compute.utf8_length(table["caption"].combine_chunks()).to_numpy(),
         picture=table["picture"].to_numpy(),
+        ink=np.array(table["ink"].combine_chunks().flatten()).reshape(len(table), -1),
+        texts=[f"{c} . {q}" for c, q in zip(table["caption"].to_pylist(), table["query"].to_pylist(), strict=True)],
         answers=table["answer"].to_numpy(),
         colours=colours,
     )
