@@ -74,11 +74,14 @@ def encoder_digest() -> str:
 def decode(data: bytes) -> Image.Image:
     """A picture file as RGB. Raises `ValueError` for anything but a whole PNG or JPEG of a sane size."""
     from PIL import Image as pillow
+    from PIL import UnidentifiedImageError
 
     try:
         picture = pillow.open(io.BytesIO(data), formats=("PNG", "JPEG"))
         if picture.width * picture.height > 1 << 26:
             raise ValueError(f"picture of {picture.width} x {picture.height} pixels is too large")
         return picture.convert("RGB")
+    except UnidentifiedImageError:  # whose message names the object that holds the bytes
+        raise ValueError("not a PNG or JPEG file") from None
     except (OSError, SyntaxError, pillow.DecompressionBombError) as error:
         raise ValueError(f"not a readable PNG or JPEG: {error}") from None

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from travlr import Count, GenerateArguments, Image, generate_dataset, open_dataset
@@ -17,6 +18,7 @@ from travlr.baselines import (
     ALL,
     FILE,
     GRAMS,
+    TOGETHER,
     RuleScore,
     _scores,
     best_unbound,
@@ -24,7 +26,7 @@ from travlr.baselines import (
     main,
     score_baselines,
 )
-from travlr.rules import RULES, SplitArrays, examples_of, read_split, word_lists
+from travlr.rules import RULES, SplitArrays, _ink_of, examples_of, read_split, word_lists
 from travlr.scene import COLOURS
 from travlr.tasks import TASKS
 
@@ -85,7 +87,7 @@ def test_rules_that_see_no_scene_are_at_chance_and_unbound_ones_are_not(results:
 
 def test_no_rule_sees_what_decides(data: Path, results: list[RuleScore]) -> None:
     task = TASKS[str(open_dataset(data)["train"].columns("task")["task"][0])]
-    every = {rule.name for rule in RULES if rule.noun != 2} | {ALL, GRAMS}  # no task here has a third noun
+    every = {rule.name for rule in RULES if rule.noun != 2} | {ALL, TOGETHER, GRAMS}  # no task here has a third noun
     of_places = {"place of first noun", "place of second noun", "all other places (by elimination)"}
     of_counts = {
         *("all other counts (counting by elimination)", "another has the asked number"),
@@ -196,3 +198,9 @@ def test_a_dataset_without_train_is_one_line(data: Path, tmp_path: Path) -> None
     generate_dataset(config, GenerateArguments(str(tmp_path / "d"), workers=1), log=lambda line: None)
     with pytest.raises(ValueError, match="no train split"):
         score_baselines(tmp_path / "d")
+
+
+def test_a_picture_that_is_empty_is_named(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("travlr.rules._ink_of", lambda data, ink=_ink_of: ink(pa.py_buffer(b"")))
+    with pytest.raises(ValueError, match="row 0 of train is no readable PNG"):
+        score_baselines(data)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import shutil
 import sys
@@ -9,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -30,6 +32,7 @@ from travlr.audit.checks import audit
 from travlr.baselines import score_baselines
 from travlr.browse import page
 from travlr.cli import UsageError
+from travlr.config import option
 from travlr.convert import convert_dataset
 from travlr.formats import LAYOUTS
 from travlr.generate import settings
@@ -156,6 +159,11 @@ def change(**entries: Any) -> type[Task]:
     return type("Changed", (TogetherTask,), entries)
 
 
+def with_ragged_kinds(task: Task, kinds: type | None) -> None:
+    TogetherTask.build(task)  # type: ignore[arg-type]
+    task.group_kinds = np.array([[0, 1], [0]], dtype=kinds)
+
+
 def add_twice(task: Task, *template: Any) -> None:
     for _ in range(2):
         TogetherTask.add_ordered_template(task, *template)
@@ -172,6 +180,8 @@ BROKEN: dict[str, tuple[type[Task], str]] = {
         change(add_ordered_template=lambda self, side, *_: self.add_template(side, [0, 1], [2], [0])),
         "2 true and 1 false pairs",
     ),
+    "lists of kinds of different lengths": (change(build=lambda self: with_ragged_kinds(self, None)), "`group_kinds`"),
+    "the same as objects": (change(build=lambda self: with_ragged_kinds(self, object)), "`group_kinds`"),
     "a query in two templates": (change(add_ordered_template=add_twice), "stands twice"),
 }
 
@@ -182,6 +192,19 @@ def test_a_task_that_breaks_a_rule_is_refused_in_one_line(rule: str) -> None:
     with pytest.raises(ValueError, match=f"^task=together: .*{re.escape(message)}") as error:
         task(Together())
     assert "\n" not in str(error.value)
+
+
+def test_a_task_may_have_a_setting_called_held_out(
+    parity: type[Task], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    numbers: Any = option([2, 5], "numbers that only test_ood shows")
+    config = dataclasses.make_dataclass(
+        "HeldOut", [("held_out", list[int], numbers)], bases=(parity.Config,), frozen=True
+    )
+    monkeypatch.setitem(TASKS, "parity", type("HeldOutParity", (parity,), {"Config": config}))
+    small: Any = config(count=Count(train=40, validation=4, test_ind=4, test_ood=4), image=Image(cell=8))
+    generate_dataset(small, GenerateArguments(str(tmp_path / "d"), workers=1), log=lambda line: None)
+    assert "held out" in (tmp_path / "d" / "README.md").read_text(encoding="utf-8").lower()
 
 
 def refuses(scene: Any, args: Any) -> Any:

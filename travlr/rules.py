@@ -326,10 +326,17 @@ RULES = (
 def read_split(folder: Path, manifest: dict[str, Any], split: str) -> pa.Table:
     """The first rows of a split: `COLUMNS`, and `picture`, the bytes of each picture file."""
     layout, rows = LAYOUTS[manifest["layout"]], min(ROWS, manifest["splits"][split]["rows"])
-    parts = []
+    parts: list[pa.Table] = []
     for table in layout.read(folder, manifest, split, 0, rows):
         pictures = table["image"].combine_chunks().field("bytes")
-        ink = pa.array([_ink_of(picture.as_buffer()) for picture in pictures], pa.list_(pa.float64()))
+        inks = []
+        for picture in pictures:
+            try:
+                inks.append(_ink_of(picture.as_buffer()))
+            except ValueError:
+                row = sum(len(part) for part in parts) + len(inks)
+                raise ValueError(f"{folder}: the picture of row {row} of {split} is no readable PNG or JPEG") from None
+        ink = pa.array(inks, pa.list_(pa.float64()))
         sizes = pa.compute.binary_length(pictures)
         parts.append(table.select(COLUMNS).append_column("picture", sizes).append_column("ink", ink))
     whole = pa.concat_tables(parts)
@@ -340,11 +347,14 @@ def read_split(folder: Path, manifest: dict[str, Any], split: str) -> pa.Table:
 
 def _ink_of(data: pa.Buffer) -> np.ndarray:
     """Pixels that each colour, each band of rows and each band of columns of a picture file covers."""
-    picture: pillow.Image = pillow.open(io.BytesIO(data))
-    if picture.mode != "P":
-        picture = picture.convert("RGB").quantize(64)
+    try:
+        picture: pillow.Image = pillow.open(io.BytesIO(data), formats=("PNG", "JPEG"))
+        if picture.mode != "P":
+            picture = picture.convert("RGB").quantize(64)
+        entries = np.asarray(picture)
+    except (OSError, SyntaxError) as error:
+        raise ValueError(str(error)) from None
     weights = _weights(bytes(picture.getpalette("RGB") or b""))
-    entries = np.asarray(picture)
     colours = np.bincount(entries.ravel(), minlength=256) @ weights
     covered = weights.sum(1)[entries]
     bands = [np.add.reduceat(covered.sum(axis), _starts(covered.shape[1 - axis])) for axis in (1, 0)]

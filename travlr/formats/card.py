@@ -198,7 +198,9 @@ def _counts(splits: dict[str, dict[str, int]]) -> str:
 def _held_out(manifest: dict[str, Any]) -> str:
     pairs, queries = _lists(manifest["held_out"])
     config = manifest["config"] or {}
-    all_others = config.get("scope") != "queried" and config.get("held_out", {}).get("pairs") != "balanced"
+    choice = config.get("held_out")  # a task may have a setting of this name that is no group
+    balanced = isinstance(choice, dict) and choice.get("pairs") == "balanced"
+    all_others = config.get("scope") != "queried" and not balanced
     if config.get("task") in PAPER and all_others:
         splits = "Only `test_ood` shows these pairs; `train`, `validation` and `test_ind` show all others."
     else:  # pairs of other queries, and pairs that no split has, are possible

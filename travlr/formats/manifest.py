@@ -79,7 +79,12 @@ def checked_manifest(path: Path) -> dict[str, Any]:
         for file in manifest["files"]:
             _check_file(file)
         for split, counts in manifest["splits"].items():
-            if split not in SPLITS or not _is_count(counts["rows"]) or counts["rows"] < 1:
+            if (
+                split not in SPLITS
+                or not isinstance(counts, dict)
+                or not _is_count(counts["rows"])
+                or counts["rows"] < 1
+            ):
                 raise ValueError(f"wrong split {split!r}")
         if not manifest["splits"]:
             raise ValueError("no splits")

@@ -198,7 +198,12 @@ class Task(ABC):
         self.exchanged = config.couples == "exchanged"
         if self.exchanged and type(self).exchange is Task.exchange:
             raise ValueError(f"couples=exchanged: the task {config.task} has no exchange; set couples=independent")
-        self.build()
+        try:
+            self.build()
+        except ValueError as error:
+            if "inhomogeneous" in str(error):  # NumPy's, of a list of lists
+                raise self._error("`group_kinds` or a template has rows of different lengths") from error
+            raise
         self._check()
 
     @abstractmethod
@@ -207,6 +212,8 @@ class Task(ABC):
 
     def _check(self) -> None:
         """Raise `ValueError` where `build` breaks a rule that sampling, training or figures rely on."""
+        if self.group_kinds.dtype == object:
+            raise self._error("`group_kinds` has rows of different lengths; every query needs a list for each group")
         if self.group_kinds.ndim != 2:
             raise ValueError("world: leaves no query to ask; add colours or shapes")
         if len(self.object_arguments) > 3:
