@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.helpers import ROOT
+from travlr.start import container_cores
 
 OURS = ("travlr", "render", "splits", "train", "analysis", "conf")
 SOURCES = sorted(p for package in ("travlr", "render", "splits") for p in (ROOT / package).rglob("*.py"))
@@ -194,3 +195,13 @@ def test_waiting_threads_of_openmp_do_not_spin_unless_the_user_says_so(given: di
     environment = {name: value for name, value in os.environ.items() if name not in names} | given
     result = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True)
     assert result.stdout.strip() == str(due), result.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "cores"),
+    [("150000 100000", 1), ("400000 100000", 4), ("50000 100000", 1), ("max 100000", None), ("", None)],
+)
+def test_a_container_limits_the_cores(text: str, cores: int | None, tmp_path: Path) -> None:
+    (tmp_path / "cpu.max").write_text(text)
+    assert container_cores(str(tmp_path / "cpu.max")) == cores
+    assert container_cores(str(tmp_path / "none")) is None

@@ -31,6 +31,8 @@ def start_command(program: str, module: str) -> NoReturn:
     # this when torch is imported.
     if "GOMP_SPINCOUNT" not in os.environ:
         os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    if container_cores() is not None:  # torch sees the cores of the machine alone
+        os.environ.setdefault("OMP_NUM_THREADS", str(usable_cores()))
 
     from travlr import cli
 
@@ -38,3 +40,24 @@ def start_command(program: str, module: str) -> NoReturn:
     if interactive:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     cli.run(program, main)
+
+
+def usable_cores() -> int:
+    """How many cores this process may use: those of its affinity, or fewer where a container has a limit."""
+    import os
+
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(cores, container_cores() or cores)
+
+
+def container_cores(limit: str = "/sys/fs/cgroup/cpu.max") -> int | None:
+    """How many whole cores, at least 1, a container may use; None without a limit.
+
+    limit: file of the control group, with the microseconds of processor time in a period, and the period.
+    """
+    import contextlib
+
+    with contextlib.suppress(OSError, ValueError), open(limit, encoding="ascii") as file:
+        quota, period = map(int, file.read().split())  # `max 100000`: no limit
+        return max(1, quota // period)
+    return None

@@ -19,6 +19,7 @@ import resource
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -305,6 +306,88 @@ def default_run(name: str, setting: str, folder: Path, steps: int, precision: st
     return [name, setting, *(f"{t:.1f}" for t in times.values()), f"{1e3 / whole:.1f}", f"{share:.1f}"]
 
 
+# Two trainings at once -------------------------------------------------------------------------------------------
+
+WAITING = {  # how threads of OpenMP wait for each other: variables that libgomp reads when it is loaded
+    "spinning (libgomp's default)": {},
+    "OMP_WAIT_POLICY=PASSIVE": {"OMP_WAIT_POLICY": "PASSIVE"},
+    "GOMP_SPINCOUNT=1000": {"GOMP_SPINCOUNT": "1000"},
+    "one thread": {"OMP_NUM_THREADS": "1"},
+}
+
+
+def steps_of_one(folder: str, steps: int) -> None:
+    """Train small UNITER from captions; after some steps wait for a line, then print milliseconds a step, and go on
+    until told to end, so that the other process is never alone while it measures."""
+    keep_memory()
+    precision, _ = chosen_precision("auto", "cpu")
+    run = Run(model="uniter", setting="caption", data=folder, training=Training(steps=250))
+    source, words = TrainingDataset(Path(folder)), tokenizer_for(run)
+    parts = RunData(run, source, words, VisualSettings("regions", run.model_regions))
+    regions = parts.examples("validation").regions
+    model, _ = build(run, words, source.picture, regions.dimension if regions else 0, lambda _: None)
+    schedule, _ = fine_tuning(parts)
+    learner = Learner(model, run.optimiser, run.learning_rate, schedule, lambda: [], 0).train()
+    optimiser = learner.configure_optimizers()["optimizer"]
+    batches = itertools.cycle(list(itertools.islice(schedule.epoch(0), 20)))
+
+    def one_step() -> None:
+        with autocast(precision):
+            loss: Any = torch.stack(list(learner.losses(next(batches)).values())).sum()
+        loss.backward()
+        learner.configure_gradient_clipping(optimiser, run.optimiser.clip)
+        optimiser.step()
+        optimiser.zero_grad()
+
+    for _ in range(3):
+        one_step()
+    print("ready", flush=True)
+    sys.stdin.readline()
+    begun = time.perf_counter()
+    for _ in range(steps):
+        one_step()
+    print(1e3 * (time.perf_counter() - begun) / steps, flush=True)
+    ending = threading.Thread(target=sys.stdin.readline, daemon=True)
+    ending.start()
+    while ending.is_alive():
+        one_step()
+
+
+def milliseconds(count: int, variables: dict[str, str], folder: Path, steps: int) -> float:
+    """A step's mean time, of `count` trainings at the same time."""
+    names = {name for of_one in WAITING.values() for name in of_one}
+    environment = {name: value for name, value in os.environ.items() if name not in names} | variables
+    command = [sys.executable, __file__, "--steps-of", str(folder), "--steps", str(steps)]
+    with contextlib.ExitStack() as stack:
+        processes = [
+            stack.enter_context(
+                subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            )
+            for _ in range(count)
+        ]
+        pipes = [(process.stdin, process.stdout) for process in processes if process.stdin and process.stdout]
+        greetings = [out.readline() for _, out in pipes]
+        assert greetings == ["ready\n"] * count
+        for start, _ in pipes:
+            start.write("\n")
+            start.flush()
+        times = [float(out.readline()) for _, out in pipes]
+        for end, _ in pipes:
+            end.write("\n")
+            end.flush()
+    return sum(times) / count
+
+
+def shared(folder: Path, steps: int, rounds: int = 3) -> None:
+    """The ways of waiting in turn, several times, since the machine may have other work."""
+    found: dict[tuple[str, int], list[float]] = {}
+    for _ in range(rounds):
+        for name, count in itertools.product(WAITING, (1, 2)):
+            found.setdefault((name, count), []).append(milliseconds(count, WAITING[name], folder, steps))
+    rows = [[name, *(" ".join(f"{t:.0f}" for t in found[name, count]) for count in (1, 2))] for name in WAITING]
+    table(f"Milliseconds of a step of small UNITER from captions, {rounds} rounds", ["", "alone", "two at once"], rows)
+
+
 # Memory ----------------------------------------------------------------------------------------------------------
 
 
@@ -344,9 +427,12 @@ def main() -> None:
         action="store_true",
         help="at base size, count this process's seconds on one thread, not the wall's: where others use the machine",
     )
-    parser.add_argument("--only", choices=("base", "small", "memory"), help="one of the three tables")
+    parser.add_argument("--only", choices=("base", "small", "shared", "memory"), help="one of the tables")
     parser.add_argument("--memory-of", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--steps-of", help=argparse.SUPPRESS)
     asked = parser.parse_args()
+    if asked.steps_of:
+        return steps_of_one(asked.steps_of, asked.steps)
     if asked.memory_of:
         return memory(*asked.memory_of)
     torch.set_num_threads(1 if asked.processor_time else asked.threads)
@@ -363,11 +449,14 @@ def main() -> None:
             print("  ".join(rows[-1]), file=sys.stderr, flush=True)
         table("Training at base size", [*head, "% of peak", "input, % of time"], rows)
     with tempfile.TemporaryDirectory() as place:
-        if asked.only in (None, "small"):
+        if asked.only in (None, "small", "shared"):
             count = Count(train=100, validation=100, test_ind=100, test_ood=100)
             generate_dataset(
                 Cardinality(count=count), GenerateArguments(out=f"{place}/small", workers=1), log=lambda _: None
             )
+        if asked.only in (None, "shared"):
+            shared(Path(place) / "small", asked.steps)
+        if asked.only in (None, "small"):
             head = ["model", "setting", "input", "forward", "backward", "optimiser", "steps/s", "input, % of time"]
             rows = [
                 default_run(name, setting, Path(place) / "small", asked.steps, precision)

@@ -36,6 +36,7 @@ from analysis.probe.corpora.items import (
 )
 from travlr.cli import Log
 from travlr.files import close, locked, put_file
+from travlr.start import usable_cores
 from travlr.workers import Progress
 
 CONFIG, ANSWERS = "config.json", "answers.jsonl"
@@ -226,7 +227,7 @@ def _answer_batches(
     """Batches of records. The pictures of the next batch are decoded while the scorer runs."""
     batches = _BatchScorer(scorer, batch_size)
     ready: list[tuple[list[Item], dict[str, Future[tuple[Image.Image, str]]]]] = []
-    with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
+    with ThreadPoolExecutor(min(4, usable_cores())) as pool:
         for batch in batches.split(items):
             ready.append((batch, {path: pool.submit(_open, folder, path) for path in {item.image for item in batch}}))
             if len(ready) > 1:
