@@ -82,6 +82,6 @@ def decode(data: bytes) -> Image.Image:
             raise ValueError(f"picture of {picture.width} x {picture.height} pixels is too large")
         return picture.convert("RGB")
     except UnidentifiedImageError:  # whose message names the object that holds the bytes
-        raise ValueError("not a PNG or JPEG file") from None
+        raise ValueError("not a readable PNG or JPEG") from None
     except (OSError, SyntaxError, pillow.DecompressionBombError) as error:
         raise ValueError(f"not a readable PNG or JPEG: {error}") from None
