@@ -199,10 +199,12 @@ def test_what_cannot_be_read_is_a_line_each(grid: Path, tmp_path: Path, capsys: 
     (unfinished / "results.csv").unlink()
     told = read_config(newer) | {"version": 99}
     (newer / "config.json").write_text(json.dumps(told))
+    (unfinished / "error.txt").write_text("Traceback\n  File x\nKeyError: the key\n")
     out = tmp_path / "out"
     assert reports.main([str(runs), "--out", str(out), *options()]) == 0
     lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("left out: ")]
-    for wanted in (f"{unfinished}: unfinished", "version 99, newer", f"{damaged / PREDICTIONS}: damaged",
+    for wanted in (f"{unfinished}: unfinished; it failed with KeyError: the key;", "version 99, newer",
+                   f"{damaged / PREDICTIONS}: damaged",
                    "predictions of 1 run, dataset ", "figure subsets-spatiality: no runs that differ"):  # fmt: skip
         (line,) = [line for line in lines if wanted in line]
         assert html.escape(line.removeprefix("left out: ")) in (out / "report.html").read_text()

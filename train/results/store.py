@@ -11,6 +11,7 @@ Each file is replaced as a whole. Rows have the keys of `train.results.columns.R
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import hashlib
 import io
@@ -206,6 +207,15 @@ class UnfinishedRun(ValueError):
     """A run without results: it may still be running."""
 
 
+def _error_of(folder: Path) -> str:
+    """What the last line of a run's error.txt says; empty where there is none."""
+    with contextlib.suppress(OSError, ValueError):
+        lines = regular(folder / "error.txt").read_text(encoding="utf-8", errors="replace").split("\n")
+        last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+        return f"; it failed with {last[:300]}" if last else ""
+    return ""
+
+
 def read_results(folder: Path) -> list[Row]:
     """Rows of a finished run. Columns that its version did not have are None; columns unknown here are left out.
 
@@ -214,7 +224,8 @@ def read_results(folder: Path) -> list[Row]:
     folder = Path(folder)
     record, path = read_config(folder), folder / RESULTS
     if not path.is_file():
-        raise UnfinishedRun(f"{folder}: unfinished; run the command that began it again to finish it")
+        problem = f"unfinished{_error_of(folder)}"
+        raise UnfinishedRun(f"{folder}: {problem}; run the command that began it again to finish it")
     with damage(path):
         with open(path, encoding="utf-8", newline="") as file:
             rows = [_read_row(texts) for texts in csv.DictReader(file, strict=True)]
