@@ -94,8 +94,8 @@ class Rule:
 
     bound_for: kinds of task (`Task.decided_by`) for which these features hold what decides, so that the rule is no
     baseline. alone_for: kinds of task for which it is unbound only without the features of other rules. noun: the only
-    noun that the features are about, if there is one. counts: it finds what is asked by elimination: it is shown, and
-    is no unbound rule. boosted: it has many features.
+    noun that the features are about, if there is one. counts: it finds what is asked in
+    another way, such as elimination: it is shown, and is no unbound rule. boosted: it has many features.
     """
 
     name: str
@@ -224,14 +224,15 @@ RULES = (
         "second and third mentions",
         "which colour belongs to which shape",
         _further_mentions,
-        bound_for=("count", "counts"),
+        bound_for=("counts",),
+        alone_for=("count",),  # where the second mention is the last one, the number is two
         boosted=True,
     ),
     Rule(
-        "second and third mentions (counting)",  # where there is no third one, the number is two
+        "second and third mentions (of both nouns)",  # their distances tell which is more frequent: this compares
         "further objects",
         _further_mentions,
-        bound_for=("binding", "place"),
+        bound_for=("binding", "place", "count"),
         counts=True,
         boosted=True,
     ),
