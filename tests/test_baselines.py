@@ -56,7 +56,6 @@ def test_arrays_agree_with_the_objects_of_each_example(data: Path) -> None:
         shown = [{one["colour"], one["shape"]} for one in objects]
         every = (*colours, *shapes)
         assert arrays.counts[i].tolist() == [sum(word in one for one in shown) for word in every]
-        assert arrays.first[i].tolist() == [next((n for n, o in enumerate(shown) if word in o), -1) for word in every]
         assert arrays.last[i].tolist() == [max((n for n, o in enumerate(shown) if w in o), default=-1) for w in every]
         for number, word in enumerate(every):
             mentions = [n for n, one in enumerate(shown) if word in one][:3]
@@ -135,16 +134,13 @@ def test_best_unbound_leaves_out_elimination() -> None:
     interval = (50.0, 50.0)
     scores = {"total": 50.0, **{rule.name: 100.0 for rule in RULES if rule.counts}}
     results = [RuleScore(name, "", "test_ind", score, interval, score, None, 2) for name, score in scores.items()]
-    assert len(results) == 4 and best_unbound(results)["test_ind"].baseline == "total"
+    assert len(results) > 1 and best_unbound(results)["test_ind"].baseline == "total"
 
 
 def test_the_best_rule_of_each_split(results: list[RuleScore]) -> None:
     for split, best in best_unbound(results).items():
-        assert best.accuracy == max(
-            r.accuracy
-            for r in results
-            if r.split == split and "elimination" not in r.baseline and "(of both" not in r.baseline
-        )
+        counting = {rule.name for rule in RULES if rule.counts}
+        assert best.accuracy == max(r.accuracy for r in results if r.split == split and r.baseline not in counting)
         assert best.interval[0] <= best.accuracy <= best.interval[1] and best.couples is not None
 
 

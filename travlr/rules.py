@@ -44,8 +44,8 @@ class SplitArrays:
     operators: (N, O), the arguments of a query that describe no objects: a number as it is, a word ("left") as a number
     below -1; -1 for none.
     nouns: (N, D, 2) words of the arguments that describe objects, a colour and a shape, -1 where a noun lacks one.
-    counts: (N, W), how many objects each word describes. first: (N, W), the first object in caption order that a word
-    describes, -1 if there is none; last: the last one; mentions: (N, W, `MENTIONS`), the first few. cells: (N, rows,
+    counts: (N, W), how many objects each word describes. last: (N, W), the last object in caption order that a word
+    describes, -1 if there is none; mentions: (N, W, `MENTIONS`), the first few. cells: (N, rows,
     columns) bool, occupied. others: (N, rows, columns) bool, occupied by an object that no noun describes. total: (N,).
     described: (N,), how many objects any noun describes. places: (N, D, 2), row and column of the object that a noun
     describes, -1 unless there is exactly one. ends: (N, 2, 4), colour, shape, row and column of the first and the last
@@ -57,7 +57,6 @@ class SplitArrays:
     operators: np.ndarray
     nouns: np.ndarray
     counts: np.ndarray
-    first: np.ndarray
     last: np.ndarray
     mentions: np.ndarray
     cells: np.ndarray
@@ -145,8 +144,7 @@ def _another_word(e: SplitArrays) -> np.ndarray:
 
 def _order(e: SplitArrays) -> np.ndarray:
     """Which noun the caption mentions first, and the position of each."""
-    words = e.nouns.max(2)  # the shape, or the colour where there is no shape
-    position = np.where(words < 0, -1, np.take_along_axis(e.first, np.maximum(words, 0), 1))
+    position = _at_nouns(e, e.mentions[:, :, 0])
     return np.column_stack([position, position[:, 0] < position[:, -1]])
 
 
@@ -165,7 +163,7 @@ def _further_mentions(e: SplitArrays) -> np.ndarray:
 
 def _at_nouns(e: SplitArrays, of_words: np.ndarray) -> np.ndarray:
     """The values of nouns, (N, D), among those of words, (N, W); -1 for none."""
-    words = e.nouns.max(2)
+    words = e.nouns.max(2)  # the shape, or the colour where there is no shape
     return np.where(words < 0, -1, np.take_along_axis(of_words, np.maximum(words, 0), 1))
 
 
@@ -334,7 +332,7 @@ def read_split(folder: Path, manifest: dict[str, Any], split: str) -> pa.Table:
         for picture in pictures:
             try:
                 inks.append(_ink_of(picture.as_buffer()))
-            except ValueError:
+            except (OSError, SyntaxError, pillow.DecompressionBombError):
                 row = sum(len(part) for part in parts) + len(inks)
                 raise ValueError(f"{folder}: the picture of row {row} of {split} is no readable PNG or JPEG") from None
         ink = pa.array(inks, pa.list_(pa.float64()))
@@ -348,13 +346,10 @@ def read_split(folder: Path, manifest: dict[str, Any], split: str) -> pa.Table:
 
 def _ink_of(data: pa.Buffer) -> np.ndarray:
     """Pixels that each colour, each band of rows and each band of columns of a picture file covers."""
-    try:
-        picture: pillow.Image = pillow.open(io.BytesIO(data), formats=("PNG", "JPEG"))
-        if picture.mode != "P":
-            picture = picture.convert("RGB").quantize(64)
-        entries = np.asarray(picture)
-    except (OSError, SyntaxError) as error:
-        raise ValueError(str(error)) from None
+    picture: pillow.Image = pillow.open(io.BytesIO(data), formats=("PNG", "JPEG"))
+    if picture.mode != "P":
+        picture = picture.convert("RGB").quantize(64)
+    entries = np.asarray(picture)
     weights = _weights(bytes(picture.getpalette("RGB") or b""))
     colours = np.bincount(entries.ravel(), minlength=256) @ weights
     covered = weights.sum(1)[entries]
@@ -371,13 +366,13 @@ def _starts(size: int) -> np.ndarray:
 def _weights(palette: bytes) -> np.ndarray:
     """(256, colours): how much of a pixel each colour covers, for each entry of a palette; the nearest is taken."""
     entries = np.frombuffer(palette, np.uint8).reshape(-1, 3).astype(float)
-    known = [(-1, 0, list(WHITE))]
+    shades = [(-1, 0, list(WHITE))]
     for number, rgb in enumerate(COLOURS.values()):
-        known += [(number, level, blend(rgb, WHITE, level)) for level in range(1, LEVELS + 1)]
-    distance = ((entries[:, None] - np.array([rgb for _, _, rgb in known])[None]) ** 2).sum(2)
+        shades += [(number, level, blend(rgb, WHITE, level)) for level in range(1, LEVELS + 1)]
+    distance = ((entries[:, None] - np.array([rgb for _, _, rgb in shades])[None]) ** 2).sum(2)
     weights = np.zeros((256, len(COLOURS)))
     for entry, nearest in enumerate(distance.argmin(1)):
-        number, level, _ = known[nearest]
+        number, level, _ = shades[nearest]
         if level:
             weights[entry, number] = level / LEVELS
     return weights
@@ -416,7 +411,8 @@ def examples_of(table: pa.Table, words: WordLists) -> SplitArrays:
     operators, nouns = _queries(table["query_form"].to_pylist(), words)
     colours = len(words[0])
     counts = np.zeros((len(table), colours + len(words[1])), np.int64)
-    first, last = np.full(counts.shape, len(example)), np.full(counts.shape, -1)
+    last = np.full(counts.shape, -1)
+    place = np.arange(len(example)) - starts[example]  # of each object in its caption
     mentions = np.full((*counts.shape, MENTIONS), -1)
     for word in (colour, colours + shape):
         keys = example * counts.shape[1] + word
@@ -424,10 +420,9 @@ def examples_of(table: pa.Table, words: WordLists) -> SplitArrays:
         times = np.empty_like(keys)  # how many objects before an object have its word
         times[order] = np.arange(len(keys)) - np.searchsorted(keys[order], keys[order])
         early = times < MENTIONS
-        mentions[example[early], word[early], times[early]] = (np.arange(len(example)) - starts[example])[early]
+        mentions[example[early], word[early], times[early]] = place[early]
         np.add.at(counts, (example, word), 1)
-        np.minimum.at(first, (example, word), np.arange(len(example)) - starts[example])
-        np.maximum.at(last, (example, word), np.arange(len(example)) - starts[example])
+        np.maximum.at(last, (example, word), place)
     cells = np.zeros((len(table), int(row.max()) + 1, int(column.max()) + 1), bool)
     cells[example, row, column] = True
     described, places = np.zeros(len(example), bool), np.full((*nouns.shape[:2], 2), -1)
@@ -445,7 +440,6 @@ def examples_of(table: pa.Table, words: WordLists) -> SplitArrays:
         operators=operators,
         nouns=nouns,
         counts=counts,
-        first=np.where(counts > 0, first, -1),
         last=last,
         mentions=mentions,
         cells=cells,

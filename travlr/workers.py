@@ -18,6 +18,7 @@ from concurrent.futures.process import BrokenProcessPool
 from typing import Any, TypeVar
 
 from travlr.cli import Log, without_pandas
+from travlr.start import usable_cores
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -42,7 +43,7 @@ def run(
     """
     if executor == "ray":
         return _run_on_ray(work, items, workers)
-    workers = min(workers or len(os.sched_getaffinity(0)), len(items))
+    workers = min(workers or usable_cores(), len(items))
     if workers <= 1:
         return ((item, work(item)) for item in items)
     return _run_in_processes(work, items, workers, prepare or prepare_worker)

@@ -13,6 +13,8 @@ from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 
+from travlr.start import usable_cores
+
 PACKAGES = (
     "travlr",
     "pillow",
@@ -33,8 +35,7 @@ def hardware(gpus: Sequence[str] = ()) -> str:
     with contextlib.suppress(OSError):
         if match := re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE):
             processor = match[1].strip()
-    affinity = getattr(os, "sched_getaffinity", None)
-    cores = len(affinity(0)) if affinity else os.cpu_count() or 1
+    cores = usable_cores()
     counted = [f"{gpus.count(name)} x {name}" for name in dict.fromkeys(gpus)]
     return ", ".join([*counted, f"{processor} ({cores} core{'s' * (cores > 1)})"])
 
