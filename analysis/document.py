@@ -23,6 +23,7 @@ from analysis.averages import RunSummary, run_summaries
 from analysis.counts import distinguishing_settings
 from analysis.layout import Table
 from analysis.runs import Runs
+from analysis.statistics import what_was_found
 from train.config import ARCHITECTURES, SETTINGS
 from train.results.columns import TEST_SETTINGS, TEST_SPLITS, in_order, main_test_setting
 from train.results.tables import differing_settings, value_text
@@ -83,6 +84,13 @@ def summary(report: ReportContent) -> str:
     return f"{'; '.join(parts)}; {len(report.skipped) or 'nothing'} left out."
 
 
+def found(report: ReportContent) -> str:
+    """What was found, in a line: how many runs are above the best unbound rule, tested as trained."""
+    results = report.runs.results
+    own = results["test_setting"] == results["setting"].map(main_test_setting, na_action="ignore")
+    return what_was_found(results[own.fillna(False) & (results["split"] == "test_ood")], "run")
+
+
 def versions(runs: Runs) -> list[str]:
     """Versions of packages: a line for each combination that runs were made with, and one for this report."""
     lines = []
@@ -103,7 +111,7 @@ def markdown(report: ReportContent) -> str:
         lines += ["![Where evaluated models lose accuracy](figures/evaluations.png)", ""]
     if not len(report.runs.results):
         return "\n".join(lines) + "\n"
-    lines += [summary(report), "", "## Scores", ""]
+    lines += [found(report), "", summary(report), "", "## Scores", ""]
     lines += [report.overview.markdown()] if report.overview else ["None."]
     lines += ["", "## Figures", ""]
     for figure in report.figures:
@@ -153,6 +161,7 @@ def html_page(report: ReportContent) -> str:
         TEMPLATE,
         _data(report),
         name=html.escape(report.runs.folder.resolve().name),
+        found=found(report),
         lead=html.escape(summary(report)) + EVALUATED * bool(report.evaluations),
         overview=table_block(report.overview, TABLE_FILES) if report.overview else "<p>None.</p>",
         tables="".join(folded_table(one, one.title, TABLE_FILES, not place) for place, one in enumerate(report.tables)),

@@ -15,8 +15,10 @@ import numpy as np
 import pandas as pd
 
 from train.results.columns import TEST_SETTINGS, TEST_SPLITS
-from travlr.browse import picture
+from travlr.audit.pictures import renderer_of
+from travlr.browse import grid_of, picture
 from travlr.dataset import Dataset
+from travlr.tasks import config_from_dict
 
 RIGHT, UNTESTED = 0, 255
 ERRORS_IN_ALL = 4800  # errors to show of all runs together, by default
@@ -103,15 +105,22 @@ def _entries(dataset: Dataset, examples: pd.DataFrame, rows: np.ndarray) -> list
     """The examples to show, each with its picture. Raises `ValueError` for a damaged one."""
     entries: dict[int, dict[str, Any]] = {}
     splits, places = examples["split"].astype(object).to_numpy(), examples["row"].to_numpy()
+    settings = dataset.manifest.get("config") or {}
+    config = config_from_dict(settings) if "style" in settings else None  # None for the default styles
+    left, top, right, bottom = renderer_of(config).area if config else (0, 0, 1, 1)
     for row in sorted(rows.tolist()):  # in the order of the files, so that each part is read once
         example = dataset[splits[row]][int(places[row])]
         data, pixels = picture(example.image, example.id)
+        queried, grid = [one for one in example.scene if one.queried], grid_of(example.caption, config)
+        wide, high = ((right - left) / grid[0], (bottom - top) / grid[1]) if grid else (0.0, 0.0)
         entries[row] = {
             "id": example.id,
             "picture": base64.b64encode(data).decode(),
             "pixels": pixels,
             "query": example.query,
             "caption": example.caption,
+            # Left, top, width and height of the cell of each queried object, as fractions of the picture.
+            "queried": [[left + o.column * wide, top + o.row * high, wide, high] for o in queried if grid],
         }
     return [entries[row] for row in rows.tolist()]
 

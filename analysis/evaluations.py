@@ -20,6 +20,7 @@ from analysis.document import TABLE_FILES, report_style, table_block
 from analysis.figures.panels import SMALL, label_axes, panel_figure, save, widest
 from analysis.layout import Table
 from analysis.runs import Runs, left_out
+from analysis.statistics import what_was_found
 from analysis.tables.evaluations import (
     LINE_COLUMNS,
     SPLIT_NAMES,
@@ -206,6 +207,7 @@ def write_page(runs: Runs, answers: Answers, page: Path, formats: Sequence[str])
         {"replies": entries, "choices": {name: sorted({entry[name] for entry in entries}) for name in FILTERS}},
         report_style=report_style(),
         name=html.escape(runs.folder.resolve().name),
+        found=what_was_found(frame[frame["form"] != "read"], "result"),
         lead=f"{count:,} evaluation{'s' * (count > 1)}, {len(frame):,} results.",
         accuracy=table_block(accuracy, TABLE_FILES),
         metric_tables="\n".join(

@@ -14,14 +14,16 @@ import pandas as pd
 @dataclass(frozen=True)
 class Cell:
     """A cell. text: as printed. value: the number that is compared within a column, None without one. mark: printed
-    after the text, such as an arrow. missing: whether a number belongs here that no run gives. In HTML alone: `hint` is
-    shown under the pointer, `link` is a fragment of the page's address, and `classes` are for its style."""
+    after the text, such as an arrow. small: an interval, printed small below the text, or in brackets after it.
+    missing: whether a number belongs here that no run gives. In HTML alone: `hint` is shown under the pointer, `link`
+    is a fragment of the page's address, and `classes` are for its style."""
 
     text: str = ""
     value: float | None = None
     bold: bool = False
     underlined: bool = False
     mark: str = ""
+    small: str = ""
     missing: bool = False
     hint: str = ""
     link: str = ""
@@ -151,7 +153,7 @@ class Table:
 
 def _markdown(cell: Cell) -> str:
     text = cell.text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")
-    text = f"{text} {cell.mark}" if cell.mark else text
+    text = " ".join(filter(None, (text, cell.mark, cell.small and f"[{cell.small}]")))
     text = f"<ins>{text}</ins>" if cell.underlined else text
     return f"**{text}**" if cell.bold else text
 
@@ -163,6 +165,7 @@ def _html(cell: Cell, shaded: bool = False) -> str:
     text = f"<u>{text}</u>" if cell.underlined else text
     text = f"<b>{text}</b>" if cell.bold else text
     text = f'<a href="#{html.escape(cell.link)}">{text}</a>' if cell.link else text
+    text += f"<small>{html.escape(cell.small)}</small>" if cell.small else ""
     attributes = {"class": cell.classes, "title": cell.hint}
     attributes["style"] = f"--value:{cell.value:.1f}" if shaded and cell.value is not None else ""
     in_tag = "".join(f' {name}="{html.escape(value)}"' for name, value in attributes.items() if value)
@@ -170,7 +173,7 @@ def _html(cell: Cell, shaded: bool = False) -> str:
 
 
 def _latex(cell: Cell) -> str:
-    text = f"{cell.text} {cell.mark}" if cell.mark else cell.text
+    text = " ".join(filter(None, (cell.text, cell.mark, cell.small and f"[{cell.small}]")))
     text = "".join(ESCAPES.get(character, character) for character in text)
     text = f"\\underline{{{text}}}" if cell.underlined else text
     return f"\\textbf{{{text}}}" if cell.bold else text

@@ -36,6 +36,7 @@ from train.results.predictions import PREDICTIONS
 from train.results.store import read_config
 from travlr import Cardinality, Spatiality, cli
 from travlr.config import Count, Image
+from travlr.dataset import open_dataset
 from travlr.tasks import PAPER
 
 COUNT = Count(train=60, validation=20, test_ind=56, test_ood=64)
@@ -342,6 +343,26 @@ def test_how_many_errors_of_each_run() -> None:
     assert [errors_per_run(runs) for runs in (1, 10, 20, 192, 1000)] == [480, 480, 240, 25, 24]
 
 
+def test_what_was_found_is_said_first_and_marked() -> None:
+    """Of three runs one is above the best unbound rule, one below it, and of one it is not known."""
+    levels = {"uniter": 60.0, "lxmert": 95.0, "visualbert": float("nan")}
+    scores = {("image", split): 90.0 for split in SPLITS}
+    about = {"setting": "image", "task": "cardinality", "seed": 0}
+    rows = [row for model in levels for row in made(scores, model=model, **about)]
+    runs = runs_of(rows)
+    levels_of_rows = runs.results["model"].map(levels).astype(float)
+    runs.results = runs.results.assign(
+        floor_unbound=levels_of_rows, floor_unbound_accuracy=levels_of_rows, accuracy=90.0, examples=500,
+        interval_low=87.4, interval_high=92.6, own=True,
+    )  # fmt: skip
+    table = overview(runs)
+    content = ReportContent(runs, overview=table)
+    for text in (document.markdown(content), document.html_page(content)):
+        assert "1 of 2 runs above" in text and text.index("1 of 2 runs above") < text.index("Scores")
+    assert {row[0].text for row in table.rows if any(cell.mark == "+" for cell in row)} == {"UNITER"}
+    assert all(text.count("87–93") == 6 for text in (table.markdown(), table.html(), table.latex()))
+
+
 # The page, as it is looked at ----------------------------------------------------------------------------------------
 
 SCREEN = (1400, 900)  # pixels, of which a scroll bar takes 15
@@ -402,7 +423,7 @@ def test_the_first_screen_has_every_score(full_grid: Path, open_page: Open) -> N
     lines = [row.text for row in table.find_elements(By.CSS_SELECTOR, "tbody tr")]
     assert len(lines) == 4 * 4 + 2 + 2 and lines[-1].startswith("Baseline query, objects 61.2")
     sections = [one.get_attribute("id") for one in driver.find_elements(By.CSS_SELECTOR, "main > section")]
-    assert sections[:4] == ["overview", "figures", "errors", "tables"]
+    assert sections[:4] == ["overview", "errors", "figures", "tables"]
 
 
 def test_the_full_grid_fits_the_screen(full_grid: Path, open_page: Open) -> None:  # noqa: F811
@@ -570,7 +591,22 @@ def test_cards_say_who_erred_and_hostile_text_stays_text(report: Path, grid: Pat
         assert any(f"{row.model} small trained in {row.setting}, tested in {row.test}, seed" in line for line in lines)
     right = bool(rows["answer"].iloc[0])
     answers = [span.text for span in card.find_elements(By.CSS_SELECTOR, ".answer")]
-    assert answers == (["✓ True", "✗ False"] if right else ["✗ False", "✓ True"])
+    assert answers == (["✓ True", "False"] if right else ["✗ False", "True"])
+
+
+def test_queried_objects_are_marked_where_they_are(report: Path, grid: Path, open_page: Open) -> None:  # noqa: F811
+    driver = open_page(report / "report.html", "task=spatiality")
+    until(driver, lambda: driver.find_elements(By.CSS_SELECTOR, ".card .ring"))
+    told = next(read_config(folder) for folder in grid.iterdir() if "spatiality" in folder.name)
+    examples = {e.id: e for split in SPLITS for e in open_dataset(Path(told["data"]))[split]}
+    for card in driver.find_elements(By.CSS_SELECTOR, ".card")[:4]:
+        scene = examples[str(card.get_attribute("data-id"))].scene
+        picture, rings = card.find_element(By.TAG_NAME, "img").rect, card.find_elements(By.CLASS_NAME, "ring")
+        cells = set()
+        for ring in (one.rect for one in rings):
+            down, right = ring["y"] + ring["height"] / 2 - picture["y"], ring["x"] + ring["width"] / 2 - picture["x"]
+            cells.add((int(down * 6 // picture["height"]), int(right * 6 // picture["width"])))
+        assert cells == {(one.row, one.column) for one in scene if one.queried} and len(cells) == 2
 
 
 def test_keyboard_print_and_narrow_screens(report: Path, open_page: Open) -> None:  # noqa: F811

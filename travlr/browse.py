@@ -216,19 +216,23 @@ def axis(values: set[str]) -> list[str]:
 def example(split: str, row: dict[str, Any], config: Config | None) -> dict[str, Any]:
     """One row as the page shows it."""
     data, pixels = picture(row["image"]["bytes"], row["id"])
-    preface = ENDS_PREFACE.search(row["caption"])
-    grid = [ord(preface[1]) - ord("A") + 1, int(preface[2])] if preface else None
-    if config and config.style.caption != Style.caption:
-        grid = [config.world.columns, config.world.rows]
     return {
         "split": split,
         "picture": base64.b64encode(data).decode(),
         "pixels": pixels,
-        "grid": grid,
+        "grid": grid_of(row["caption"], config),
         "pair": " ".join(row["pair"]),
         "objects": [[o[field.name] for field in OBJECT] for o in row["objects"]],
         **{name: row[name] for name in ("id", "caption", "query", "answer")},
     }
+
+
+def grid_of(caption: str, config: Config | None) -> list[int] | None:
+    """The columns and rows of a scene; None where neither its caption nor its dataset tells them."""
+    preface = ENDS_PREFACE.search(caption)
+    if config and config.style.caption != Style.caption:
+        return [config.world.columns, config.world.rows]
+    return [ord(preface[1]) - ord("A") + 1, int(preface[2])] if preface else None
 
 
 def picture(data: bytes, name: str) -> tuple[bytes, tuple[int, int]]:

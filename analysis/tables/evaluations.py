@@ -11,6 +11,7 @@ from typing import Any
 import pandas as pd
 
 from analysis.layout import BLANK, Cell, Table
+from analysis.statistics import above_unbound
 from train.results.answers import AnswerRecord
 from train.results.columns import TEST_SETTINGS, TEST_SPLITS, in_order
 from train.results.evaluation_table import LINES, how_asked, object_shares
@@ -61,8 +62,8 @@ def accuracy_table(frame: pd.DataFrame) -> Table:
     place = ["task", "test_setting", "split"]
     notes = (
         "Percent of right answers, of all replies; in brackets the percent of replies without an answer, and a dash "
-        "where no reply has one. Underlined: above the best constant answer (exact binomial test, p < 0.01). All "
-        "metrics has macro-F1 and its 95 % interval, over scenes.",
+        "where no reply has one. +: above the best unbound rule; underlined: above the best constant answer (exact "
+        "binomial test, p < 0.01). All metrics has macro-F1 and its 95 % interval, over scenes.",
         f"Groups of columns: tasks, what the model sees; InD: {TEST_SPLITS[0]}, OOD: {TEST_SPLITS[1]}.",
         "Baselines: lowest and highest where the evaluations of a column have several datasets or numbers of examples.",
     )
@@ -98,8 +99,8 @@ def _score_cell(row: dict[str, Any] | None) -> Cell:
     above = pd.notna(row["above_random"]) and bool(row["above_random"])
     if row["unparsed"] == 100:
         return Cell("–", mark="(100)", hint=hint)
-    mark = f"({row['unparsed']:.1f})" if row["unparsed"] else ""
-    return Cell(f"{row['accuracy']:.1f}", row["accuracy"], underlined=above, mark=mark, hint=hint)
+    mark = "+ " * bool(above_unbound(row)) + (f"({row['unparsed']:.1f})" if row["unparsed"] else "")
+    return Cell(f"{row['accuracy']:.1f}", row["accuracy"], underlined=above, mark=mark.strip(), hint=hint)
 
 
 def parsed_accuracy(row: Mapping[str, Any]) -> float:

@@ -17,10 +17,11 @@ from analysis.averages import RunSummary, SeedAverage, run_summaries
 from analysis.layout import BLANK, Cell, Table
 from analysis.paper import MODEL_NAMES
 from analysis.runs import Runs
+from analysis.statistics import above_unbound
 from analysis.tables.builder import MARKS, SHORT_SETTINGS, TableBuilder
 from train.config import SETTINGS
 from train.results.columns import BASELINES, TEST_SETTINGS, TEST_SPLITS, in_order, main_test_setting
-from train.results.scores import TEST
+from train.results.scores import LEVEL, TEST
 from travlr.tasks import TASKS
 
 SPLITS = dict(zip(TEST_SPLITS, ("InD", "OOD"), strict=True))
@@ -38,6 +39,8 @@ def overview(runs: Runs) -> Table:
         MARKS[0],
         f"Underlined (on the page: black, not grey): each run averaged is above random by itself ({TEST}). Bold: the "
         "highest mean of a column, where it is underlined. On the page, framed: tested as trained.",
+        "In brackets: the 95 % interval of one run; of several runs the lowest and highest score. +: each run averaged "
+        f"is above the best unbound rule (exact binomial test of its accuracy, p < {LEVEL}).",
         "Baselines: what rules reach that see the query, or the query and the number of objects, and the best of the "
         "rules that bind no colour to a shape or see one object only (python -m travlr.baselines); the highest of "
         "several datasets.",
@@ -61,7 +64,8 @@ def couples(runs: Runs) -> Table:
     notes = [
         MARKS[0],
         "A couple is one query, true of one scene and false of another. A coin has 25 % of couples right; a rule that "
-        "sees what the two scenes share has none. Point at a cell for the 95 % interval of each run, over couples.",
+        "sees what the two scenes share has none. In brackets: the 95 % interval of one run, over couples; of several "
+        "runs the lowest and the highest.",
     ]
     return _wide_table(runs, "couples", "Couples with both answers right, percent", _couple_cell, notes)
 
@@ -117,7 +121,9 @@ def _score_cell(key: dict[str, Any], average: SeedAverage, rows: list[dict[str, 
     where = {"task": task, "model": rows[0]["model"], "setting": setting, "test": test, "split": split}
     above = average.above_random(test, split)
     cell = Cell(_text(score), score, underlined=above, hint="; ".join(lines), link=urlencode(where))
-    return replace(cell, classes="" if above else "chance"), numbers
+    mark = "+" if all(above_unbound(row) for row in rows) else ""
+    small = _range([row["macro_f1"] for row in rows], rows[0]["interval_low"], rows[0]["interval_high"])
+    return replace(cell, classes="" if above else "chance", mark=mark, small=small), numbers
 
 
 def _couple_cell(key: dict[str, Any], average: SeedAverage, rows: list[dict[str, Any]]) -> tuple[Cell, dict[str, Any]]:
@@ -126,13 +132,18 @@ def _couple_cell(key: dict[str, Any], average: SeedAverage, rows: list[dict[str,
     numbers = {"couples_right": score, "runs": len(right)}
     if score is None:
         return Cell(), numbers
-    hints = [f"{row['couples_right']:.1f}{_interval(row['couples_low'], row['couples_high'], 1)}" for row in rows]
-    return Cell(_text(score), score, hint="; ".join(hints)), numbers
+    return Cell(_text(score), score, small=_range(right, rows[0]["couples_low"], rows[0]["couples_high"])), numbers
 
 
 def _text(score: float) -> str:
     """A score with one digit; scores below 100 are not rounded up to 100.0."""
     return f"{min(score, 99.9) if score < 100 else score:.1f}"
+
+
+def _range(scores: Sequence[float], low: float, high: float) -> str:
+    """The lowest and highest of several scores; of a single one its interval, empty without one."""
+    low, high = (min(scores), max(scores)) if len(scores) > 1 else (low, high)
+    return "" if pd.isna(low) or pd.isna(high) else f"{low:.0f}–{high:.0f}"
 
 
 def _interval(low: float, high: float, digits: int) -> str:
