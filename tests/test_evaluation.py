@@ -657,7 +657,7 @@ def test_the_report_shows_scores_losses_and_replies(
     with open(out / "tables" / "evaluation_pairs.csv", newline="") as file:
         pairs = list(csv.DictReader(file))
     asked = [row for row in pairs if (row["form"], row["setting"], row["split"]) == ("true_false", "image", "test_ind")]
-    assert sum(int(row["size"]) for row in asked if row["item"] == "0") == 20
+    assert sum(int(row["replies"]) for row in asked if row["item"] == "0") == 20
     frame = distinguished(load(tmp_path).evaluations)
     for line in losses(frame).to_dict("records"):
         of_line = frame[(frame["form"] == "true_false") & (frame["split"] == line["split"])].set_index("test_setting")
@@ -706,6 +706,12 @@ def test_no_answer_is_a_loss_of_its_own(data: dict[str, Path], tmp_path: Path, m
     with open(tmp_path / "images" / "report" / "tables" / "evaluations.csv", newline="") as file:
         unparsed = {(row["test_setting"], float(row["unparsed"])) for row in csv.DictReader(file)}
     assert unparsed == {("image", 50), ("caption", 0)}
+    with open(tmp_path / "images" / "report" / "tables" / "evaluation_pairs.csv", newline="") as file:
+        of_pairs = [row for row in csv.DictReader(file) if row["setting"] == "image"]
+    assert {float(row["accuracy"]) + float(row["unparsed"]) for row in of_pairs} == {100}
+    details = (tmp_path / "images" / "report" / "tables" / "evaluation_details.md").read_text()
+    gaps = [line.split("|")[-3].strip() for line in details.splitlines() if " image |" in line]
+    assert gaps == ["+0.0 [+0.0, +0.0]"] * 2  # of the examples with answers in both, all of which are right
     page = (tmp_path / "captions" / "report" / "tables" / "evaluation_details.md").read_text()
     lines = [line for line in page.splitlines() if " image |" in line]
     assert lines and all(line.split("|")[-3].strip() == "" for line in lines)  # no gap to captions without answers

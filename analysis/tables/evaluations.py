@@ -97,10 +97,18 @@ def _score_cell(row: dict[str, Any] | None) -> Cell:
         return BLANK
     hint = f"macro-F1 {LINES['macro-F1 [95 %]'](row)}, {row['examples']:,} examples"
     above = pd.notna(row["above_random"]) and bool(row["above_random"])
+    cell = _answer_cell(row)
+    return replace(cell, underlined=above, mark=f"{'+' * bool(above_unbound(row))} {cell.mark}".strip(), hint=hint)
+
+
+def _answer_cell(row: Mapping[str, Any] | None) -> Cell:
+    """Accuracy and, in brackets, the percent of replies without an answer; a dash where no reply has one."""
+    if row is None:
+        return BLANK
     if row["unparsed"] == 100:
-        return Cell("–", mark="(100)", hint=hint)
-    mark = "+ " * bool(above_unbound(row)) + (f"({row['unparsed']:.1f})" if row["unparsed"] else "")
-    return Cell(f"{row['accuracy']:.1f}", row["accuracy"], underlined=above, mark=mark.strip(), hint=hint)
+        return Cell("–", mark="(100)")
+    mark = f"({row['unparsed']:.1f})" if row["unparsed"] else ""
+    return Cell(f"{row['accuracy']:.1f}", row["accuracy"], mark=mark)
 
 
 def parsed_accuracy(row: Mapping[str, Any]) -> float:
@@ -132,7 +140,8 @@ def detail_table(frame: pd.DataFrame, answers: Answers) -> Table:
     notes = (
         "Percent. Couples: both examples of a couple right. Bias: the answer that is given more often than it is "
         "right, and by how many points. Gap: accuracy from captions minus that of the line. Same answer: examples with "
-        "the same answer as from captions, and what independent answers of the same frequencies would give.",
+        "the same answer as from captions, and what independent answers of the same frequencies would give. Both are "
+        "of the examples with an answer in both settings.",
     )
     columns = tuple(("", head) for head in (*metrics, *comparisons))
     data = frame.drop(columns=["config", "versions"])
@@ -161,12 +170,11 @@ def reading_table(frame: pd.DataFrame) -> Table | None:
 
 
 def _compared(answers: Answers, row: Mapping[str, Any]) -> tuple[str, str]:
-    """The gap and the agreement of a setting and captions; empty for captions themselves, without them, and where
-    either has no parsed answer."""
-    of_split = [answer for answer in answers[row["name"]] if answer.split == row["split"]]
-    parsed = {answer.setting for answer in of_split if answer.parsed is not None}
-    if row["test_setting"] == "caption" or not {"caption", row["test_setting"]} <= parsed:
+    """The gap and the agreement of a setting and captions; empty for captions themselves and where no example has a
+    parsed answer in both."""
+    if row["test_setting"] == "caption":
         return "", ""
+    of_split = [answer for answer in answers[row["name"]] if answer.split == row["split"]]
     pair = compare(of_split, row["split"], "caption", row["test_setting"])
     if pair is None:
         return "", ""
@@ -180,14 +188,20 @@ def pair_table(replies: pd.DataFrame) -> Table | None:
     if not len(frame):
         return None
     items = [[*enumerate(pair, 1), (0, " ".join(pair))] for pair in frame["pair"]]
-    frame = frame.assign(items=items, accuracy=100.0 * frame["right"]).explode("items")
+    frame = frame.assign(items=items, right=100.0 * frame["right"], unparsed=100.0 * frame["parsed"].isna())
+    frame = frame.explode("items")
     frame["item"], frame["value"] = (frame["items"].str[place] for place in (0, 1))
     line, place = [*LINE_COLUMNS, "task", "item", "value"], ["setting", "split"]
-    means = frame.groupby([*line, *place], dropna=False)["accuracy"].agg(["mean", "size"]).reset_index()
+    means = (
+        frame.groupby([*line, *place], dropna=False)
+        .agg(accuracy=("right", "mean"), unparsed=("unparsed", "mean"), replies=("right", "size"))
+        .reset_index()
+    )
     columns = {(s, p): (SHORT[s], SPLIT_NAMES[p]) for s, p in PLACES}
     words = WORDS | {"Task": lambda line: line["task"], "Pair": lambda line: f"item {line['item']}: {line['value']}"}
     title, single = "Accuracy of evaluated models by the items of the pair", means[means["item"] > 0]
-    return _wide_table("evaluation_pairs", title, single, line, words, columns, place, _percent_cell("mean"), means)
+    notes = ("Percent of right answers, of all replies; in brackets the percent of replies without an answer.",)
+    return _wide_table("evaluation_pairs", title, single, line, words, columns, place, _answer_cell, means, notes)
 
 
 def _percent_cell(column: str) -> Callable[[Any], Cell]:

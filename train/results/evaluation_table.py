@@ -86,5 +86,6 @@ def _comparisons(folder: Path, rows: Sequence[Row]) -> list[str]:
         if row["test_setting"] == "image" and comparison is not None:
             gap = f"{comparison.gap:+.1f} points [{comparison.low:+.1f}, {comparison.high:+.1f}]"
             same = f"{comparison.agreement:.1f} % (independent answers: {comparison.expected:.1f} %)"
-            lines += ["", f"{row['split']}: gap (caption minus image) {gap}; same answer {same}"]
+            of = "" if comparison.examples == row["examples"] else f", of {comparison.examples:,} with both answers"
+            lines += ["", f"{row['split']}: gap (caption minus image) {gap}; same answer {same}{of}"]
     return lines

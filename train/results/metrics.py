@@ -131,9 +131,12 @@ def calibrated_accuracy(answers: Sequence[AnswerRecord]) -> float | None:
 
 @dataclass(frozen=True)
 class SettingComparison:
-    """Two settings on the same examples, in percent. gap: accuracy of the first minus that of the second, in points.
-    agreement: examples with the same parsed answer; expected: what independent answers with the same frequencies would
-    give. low, high: 95 % interval of the gap."""
+    """Two settings on the same examples, in percent. examples: how many have a parsed answer in both settings; all else
+    is of these alone. gap: accuracy of the first minus that of the second, in points. low, high: its 95 % interval.
+    agreement: examples with the same answer; expected: what independent answers with the same frequencies would
+    give."""
+
+    examples: int
 
     gap: float
     low: float
@@ -145,18 +148,21 @@ class SettingComparison:
 def compare(
     answers: Sequence[AnswerRecord], split: str, first: str, second: str, count: int | None = None
 ) -> SettingComparison | None:
-    """Two settings on a split, on the first `count` examples with answers in both; None if there are none."""
+    """Two settings on a split, on the first `count` examples with replies in both; None if no example has a parsed
+    answer in both."""
     settings = [{a.id: a for a in answers if (a.split, a.setting) == (split, name)} for name in (first, second)]
     pairs = [(settings[0][id], settings[1][id]) for id in sorted(settings[0].keys() & settings[1].keys())[:count]]
+    pairs = [(a, b) for a, b in pairs if a.parsed is not None and b.parsed is not None]
     if not pairs:
         return None
     differences = np.array([int(a.right) - int(b.right) for a, b in pairs])
     counts = bootstrap_counts(differences + 1, 3)
     low, high = percentile_interval(100 * (counts[:, 2] - counts[:, 0]) / counts.sum(1))
-    same = sum(a.parsed is not None and a.parsed == b.parsed for a, b in pairs)
+    same = sum(a.parsed == b.parsed for a, b in pairs)
     frequencies = Counter(b.parsed for _, b in pairs)
-    by_chance = sum(frequencies[a.parsed] for a, _ in pairs if a.parsed is not None)
+    by_chance = sum(frequencies[a.parsed] for a, _ in pairs)
     return SettingComparison(
+        examples=len(pairs),
         gap=100 * float(differences.mean()),
         low=low,
         high=high,
