@@ -23,6 +23,7 @@ from analysis.runs import _pairs, examples_of
 from tests.grid import make_run
 from tests.helpers import page_data, task_of_the_page
 from tests.together import Together, TogetherTask
+from tests.words import MajorityTask, ModeTask
 from train.config import SETTINGS, Run, Training
 from train.data.auxiliary import auxiliary_targets
 from train.data.text import UnknownWord, WordTokenizer, grammar_tokenizer
@@ -109,22 +110,19 @@ def test_the_page_and_every_format(data: Path, tmp_path: Path) -> None:
         assert open_dataset(back)["train"].columns("query")["query"].to_pylist() == queries
 
 
+def run_of(data: Path, setting: str, runs: Path) -> Run:
+    """A run of two steps on the dataset of a task, whose name its folder has."""
+    training = Training(steps=2, check_every=2, validation=16)
+    return Run(
+        model="uniter", setting=setting, task=data.name, data=str(data), size="tiny", runs=str(runs), device="cpu",
+        precision="float32", audit=False, training=training,
+    )  # fmt: skip
+
+
 def test_training_in_every_setting_and_report(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With one kind of figures; all kinds of a fifth task have a test below."""
     for setting in SETTINGS:
-        config = Run(
-            model="uniter",
-            setting=setting,
-            task="parity",
-            data=str(data),
-            size="tiny",
-            runs=str(tmp_path / "runs"),
-            device="cpu",
-            precision="float32",
-            audit=False,
-            training=Training(steps=2, check_every=2, validation=16),
-        )
-        results = run(config, log=lambda *_: None)
+        results = run(run_of(data, setting, tmp_path / "runs"), log=lambda *_: None)
         assert {result["test_setting"] for result in results} == {"image", "caption", "image+caption"}
     monkeypatch.setattr(figures, "FIGURES", {"cells": figures.FIGURES["cells"]})
     assert report([str(tmp_path / "runs"), "--workers", "1"]) == 0
@@ -154,6 +152,24 @@ def test_a_task_about_three_nouns(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert 0 <= row["accuracy"] <= 100
 
 
+@pytest.mark.parametrize("task", [MajorityTask, ModeTask], ids=lambda task: task.name)
+def test_pairs_of_words(task: type[Task], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, one_thread: None) -> None:
+    """Pairs of two words, and of one word without auxiliary targets, go from generation to a report."""
+    monkeypatch.setitem(TASKS, task.name, task)
+    folder = tmp_path / task.name
+    config: Any = task.Config(count=COUNT, image=Image(cell=16))
+    generate_dataset(config, GenerateArguments(str(folder), workers=1), log=lambda _: None)
+    assert [check for check in audit(folder, workers=1) if check.status == "FAIL"] == []
+    assert "count of first noun" in {score.baseline for score in score_baselines(folder)}
+    shown = page_data(page(folder))
+    assert {name for split in shown["splits"] for name, _ in split["counts"]} == set(map(" ".join, task(config).pairs))
+    assert len(shown["maps"]) == (len(task(config).pairs[0]) > 2)  # pairs of two values alone have a heat map
+    for setting in ("image", "mixed"):
+        run(run_of(folder, setting, tmp_path / "runs"), log=lambda *_: None)
+    assert report([str(tmp_path / "runs"), "--workers", "1"]) == 0
+    assert task.name in (tmp_path / "runs" / "report" / "report.md").read_text(encoding="utf-8")
+
+
 def change(**entries: Any) -> type[Task]:
     """The task about three nouns with other class attributes."""
     return type("Changed", (TogetherTask,), entries)
@@ -174,7 +190,6 @@ BROKEN: dict[str, tuple[type[Task], str]] = {
     "pairs of another length": (change(axes={"": ("a", "b")}), "`axes`"),
     "one word for all queries": (change(predicate=staticmethod(lambda args: "together")), "`predicate` is 'together'"),
     "one word for all pairs": (change(auxiliary_words=staticmethod(lambda pair: ["more", *pair[1:]])), "`predicate`"),
-    "no words": (change(auxiliary_words=staticmethod(lambda pair: [])), "`predicate` is 'more'"),
     "a fourth noun": (change(object_arguments=(0, 1, 2, 3)), "`object_arguments`"),
     "unequal lists": (
         change(add_ordered_template=lambda self, side, *_: self.add_template(side, [0, 1], [2], [0])),

@@ -347,7 +347,7 @@ def test_what_was_found_is_said_first_and_marked() -> None:
     """Of three runs one is above the best unbound rule, one below it, and of one it is not known."""
     levels = {"uniter": 60.0, "lxmert": 95.0, "visualbert": float("nan")}
     scores = {("image", split): 90.0 for split in SPLITS}
-    about = {"setting": "image", "task": "cardinality", "seed": 0}
+    about: dict[str, Any] = {"setting": "image", "task": "cardinality", "seed": 0}
     rows = [row for model in levels for row in made(scores, model=model, **about)]
     runs = runs_of(rows)
     levels_of_rows = runs.results["model"].map(levels).astype(float)

@@ -136,8 +136,7 @@ def task_of(surveys: Iterable[Survey]) -> str:
         raise ValueError(f"task {', '.join(sorted(tasks)) or 'missing'}: needs one of {', '.join(TASKS)}")
     task = tasks.pop()
     for pair in (pair for s in surveys for pair in s.counts):
-        dimension, values = ("", pair) if "" in TASKS[task].axes else ("".join(pair[:1]), pair[1:])
-        if dimension not in TASKS[task].axes or len(values) != 2:
+        if TASKS[task].pair_kind(pair) is None:
             raise ValueError(f"pair {list(pair)} is not one of {task}; the dataset is damaged")
     return task
 
@@ -192,10 +191,13 @@ def unbound(folder: Path) -> Iterator[tuple[str, dict[str, float]]]:
 
 
 def heat_maps(task: str, pairs: set[Pair]) -> Iterator[dict[str, Any]]:
-    """The axes of each dimension's heat map, the same for every split; empty ones where they would be too long."""
+    """The axes of each dimension's heat map, the same for every split; empty ones where they would be too long.
+
+    Pairs with fewer than two values have none.
+    """
     for dimension, labels in TASKS[task].axes.items():
         values = [pair[-2:] for pair in pairs if not dimension or pair[0] == dimension]
-        if values:
+        if values and len(labels) == 2:
             rows, columns = (axis({value[i] for value in values}) for i in (0, 1))
             axes = {"rows": rows, "columns": columns} if max(len(rows), len(columns)) <= LONGEST else {}
             title, prefix = (dimension, f"{dimension} ") if dimension else (" × ".join(labels), "")

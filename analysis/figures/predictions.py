@@ -127,16 +127,21 @@ class PairGrid:
 
 
 def _pair_grids(table: pd.DataFrame, task: type[Task]) -> dict[str, PairGrid]:
-    """A grid for each kind of pairs; a single one, under "", if all kinds share it (the shapes of cardinality)."""
+    """A grid for each kind of pairs; a single one, under "", if all kinds share it (the shapes of cardinality).
+
+    Raises `ValueError` if no pair has two values.
+    """
     if "" in task.axes:
         kinds = {kind: kind for kind in sorted(table["kind"].unique(), reverse=True)}
         return {"": PairGrid((task.axes[""][1], ""), "kind", _axis(table, "x"), kinds)}
     grids = {}
-    for kind in (kind for kind in task.axes if kind in set(table["kind"])):
+    for kind, labels in task.axes.items():
         of_kind = table[table["kind"] == kind]
-        grids[kind] = PairGrid(task.axes[kind], "y", _axis(of_kind, "x", "y"), _axis(of_kind, "y", "x"))
+        if not len(of_kind) or len(labels) != 2:
+            continue
+        grids[kind] = PairGrid((labels[0], labels[1]), "y", _axis(of_kind, "x", "y"), _axis(of_kind, "y", "x"))
     if not grids:
-        raise ValueError(f"no pairs of {task.name} to draw: their first items are none of {', '.join(task.axes)}")
+        raise ValueError(f"no pairs of {task.name} to draw: none has two values")
     return grids
 
 

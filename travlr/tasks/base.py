@@ -91,9 +91,9 @@ class Task(ABC):
     pattern: ClassVar[re.Pattern[str]]  # matches every query text; `parse` reads its groups
     vocabulary_arguments: ClassVar[tuple[tuple[Any, ...], ...]]  # of queries that together use every word of the task
     presets: ClassVar[dict[str, dict[str, Any]]] = {}  # preset -> settings that differ from the default
-    # First item of a pair -> what its two values are: numbers, names of columns, or words. The key is "" where the pair
-    # is an attribute and a value.
-    axes: ClassVar[dict[str, tuple[str, str]]]
+    # First item of a pair -> what its other items are, at most two: numbers, names of columns, or words. The key is ""
+    # where the pair is an attribute and a value, and both have a label.
+    axes: ClassVar[dict[str, tuple[str, ...]]]
     uses_positions: ClassVar[bool] = False  # whether answers depend on the positions of objects
     pair_note: ClassVar[str] = ""  # explains the pairs on the browse page
     best_unbound: ClassVar[dict[str, str]] = {}  # preset -> accuracy of the best unbound rule, for the dataset card
@@ -122,6 +122,13 @@ class Task(ABC):
     @abstractmethod
     def recount(args: Sequence[Any], cells: CellsOf) -> tuple[bool, Pair]:
         """Answer and pair for the audit, computed from sets of cells by code that `truth` does not share."""
+
+    @classmethod
+    def pair_kind(cls, pair: Sequence[str]) -> str | None:
+        """The key of `axes` that a pair belongs to; None where it is no pair of this task."""
+        if "" in cls.axes:
+            return "" if len(pair) == len(cls.axes[""]) else None
+        return pair[0] if pair and len(pair) - 1 == len(cls.axes.get(pair[0], pair)) else None
 
     # How other models are asked (`travlr.questions`) ----------------------------------------------------------------
 
@@ -171,9 +178,9 @@ class Task(ABC):
         return str(args[0]).partition(" ")[0]
 
     @staticmethod
-    @abstractmethod
     def auxiliary_words(pair: Pair) -> list[str]:
-        """Words of the auxiliary targets of a pair: the predicate that is true of it, then its one or two values."""
+        """Words of the auxiliary targets of a pair: the predicate that is true of it, then its values; or none."""
+        return []
 
     @staticmethod
     def published_fields(args: Sequence[Any], objects: Sequence[Object], pair: Sequence[str]) -> dict[str, Any]:
@@ -219,11 +226,8 @@ class Task(ABC):
         if len(self.object_arguments) > 3:
             raise self._error("`object_arguments`: baselines and reports show at most three")
         for pair in self.pairs:
-            kind, values = ("", pair[1:]) if "" in self.axes else (pair[0], pair[1:])
-            if kind not in self.axes or len(values) != (1 if kind == "" else 2):
-                raise self._error(
-                    f"the pair {pair} is none of `axes`, a name with two values, or an attribute with one"
-                )
+            if self.pair_kind(pair) is None:
+                raise self._error(f"the pair {pair} has no entry in `axes`, or not as many items as that has labels")
         for side, templates in self.templates.items():
             parts = {"query": "texts", "true pair": "true_pairs", "false pair": "false_pairs"}
             for noun, name in parts.items():
@@ -233,7 +237,7 @@ class Task(ABC):
                     raise self._error(
                         f"{value} stands twice as a {noun} of the templates of the side {side!r}; it may stand once"
                     )
-            for template in templates:
+            for template in templates if any(map(self.auxiliary_words, self.pairs)) else ():
                 self._check_words(template)
 
     def _check_words(self, template: Template) -> None:
