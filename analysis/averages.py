@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,6 +14,7 @@ import pandas as pd
 from analysis.runs import Runs
 from analysis.statistics import SeedMean, over_seeds
 from train.results.columns import averaged_runs
+from train.results.scores import LEVEL, binomial_p_value
 from train.results.tables import comparable_settings, differing_settings, settings_text
 from travlr.cli import close
 
@@ -193,3 +194,22 @@ class SeedAverage:
 
 def weights_of(runs: Iterable[RunSummary]) -> str:
     return " or ".join(sorted({run.weights for run in runs}))
+
+
+def above_unbound(row: Mapping[str, Any]) -> bool | None:
+    """Whether a result is above the best unbound rule: an exact binomial test of its accuracy at `LEVEL`. None where
+    the rule's accuracy is not known."""
+    values = [row.get(name) for name in ("accuracy", "examples", "floor_unbound_accuracy")]
+    if any(value is None or value is pd.NA or math.isnan(value) for value in values):
+        return None
+    accuracy, examples, level = map(float, values)  # type: ignore[arg-type]
+    return binomial_p_value(round(accuracy * examples / 100), int(examples), level / 100) < LEVEL
+
+
+def what_was_found(results: pd.DataFrame, noun: str) -> str:
+    """How many results (a row for each) are above the best unbound rule, in a line."""
+    above = [found for row in results.to_dict("records") if (found := above_unbound(row)) is not None]
+    if not above:
+        return f"No {noun} is compared with the best unbound rule: its accuracy is not known."
+    others = f"; of {len(results) - len(above):,} more it is not known" if len(above) < len(results) else ""
+    return f"{sum(above):,} of {len(above):,} {noun}s above the best unbound rule{others}."

@@ -19,11 +19,10 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.averages import RunSummary, run_summaries
+from analysis.averages import RunSummary, run_summaries, what_was_found
 from analysis.counts import distinguishing_settings
 from analysis.layout import Table
 from analysis.runs import Runs
-from analysis.statistics import what_was_found
 from train.config import ARCHITECTURES, SETTINGS
 from train.results.columns import TEST_SETTINGS, TEST_SPLITS, in_order, main_test_setting
 from train.results.tables import differing_settings, value_text

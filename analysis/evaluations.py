@@ -16,11 +16,11 @@ import pyarrow.compute as pc
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
+from analysis.averages import what_was_found
 from analysis.document import TABLE_FILES, report_style, table_block
 from analysis.figures.panels import SMALL, label_axes, panel_figure, save, widest
 from analysis.layout import Table
 from analysis.runs import Runs, left_out
-from analysis.statistics import what_was_found
 from analysis.tables.evaluations import (
     LINE_COLUMNS,
     SPLIT_NAMES,

@@ -7,23 +7,13 @@ share one. Logits are log-odds of true, and a prediction is true where its logit
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import pandas as pd
 from scipy.special import ndtri, stdtrit
 
-from train.results.scores import (
-    LEVEL,
-    binomial_p_value,
-    bootstrap_counts,
-    cluster_count,
-    f1_scores,
-    percentile_interval,
-    predictions_of,
-)
+from train.results.scores import bootstrap_counts, cluster_count, f1_scores, percentile_interval, predictions_of
 
 Z = float(ndtri(0.975))
 
@@ -32,25 +22,6 @@ def largest_unseen_share(clusters: float) -> float:
     """The largest share, in percent, of something that none of so many clusters shows: with this share, none shows it
     with probability 2.5 %."""
     return 100 * (1 - 0.025 ** (1 / clusters))
-
-
-def above_unbound(row: Mapping[str, Any]) -> bool | None:
-    """Whether a result is above the best unbound rule: an exact binomial test of its accuracy at `LEVEL`. None where
-    the rule's accuracy is not known."""
-    values = [row.get(name) for name in ("accuracy", "examples", "floor_unbound_accuracy")]
-    if any(value is None or value is pd.NA or math.isnan(value) for value in values):
-        return None
-    accuracy, examples, level = map(float, values)  # type: ignore[arg-type]
-    return binomial_p_value(round(accuracy * examples / 100), int(examples), level / 100) < LEVEL
-
-
-def what_was_found(results: pd.DataFrame, noun: str) -> str:
-    """How many results (a row for each) are above the best unbound rule, in a line."""
-    above = [found for row in results.to_dict("records") if (found := above_unbound(row)) is not None]
-    if not above:
-        return f"No {noun} is compared with the best unbound rule: its accuracy is not known."
-    others = f"; of {len(results) - len(above):,} more it is not known" if len(above) < len(results) else ""
-    return f"{sum(above):,} of {len(above):,} {noun}s above the best unbound rule{others}."
 
 
 def wilson(part: np.ndarray, examples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -679,7 +679,7 @@ def test_couples_stand_as_in_the_results(saved: Runs) -> None:
             where &= saved.results["split"] == {"InD": "test_ind", "OOD": "test_ood"}[split]
             found = saved.results[where]
             if one[model, row[1].text.lower()] == 1 and len(found):
-                assert cell.text == f"{found['couples_right'].iloc[0]:.1f}" and "[" in cell.hint
+                assert cell.text == f"{found['couples_right'].iloc[0]:.1f}" and "–" in cell.small
                 checked += 1
     assert checked
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pandas as pd
 
+from analysis.averages import above_unbound
 from analysis.layout import BLANK, Cell, Table
-from analysis.statistics import above_unbound
 from train.results.answers import AnswerRecord
 from train.results.columns import TEST_SETTINGS, TEST_SPLITS, in_order
 from train.results.evaluation_table import LINES, how_asked, object_shares

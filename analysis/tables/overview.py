@@ -13,11 +13,10 @@ from urllib.parse import urlencode
 
 import pandas as pd
 
-from analysis.averages import RunSummary, SeedAverage, run_summaries
+from analysis.averages import RunSummary, SeedAverage, above_unbound, run_summaries
 from analysis.layout import BLANK, Cell, Table
 from analysis.paper import MODEL_NAMES
 from analysis.runs import Runs
-from analysis.statistics import above_unbound
 from analysis.tables.builder import MARKS, SHORT_SETTINGS, TableBuilder
 from train.config import SETTINGS
 from train.results.columns import BASELINES, TEST_SETTINGS, TEST_SPLITS, in_order, main_test_setting
