@@ -19,7 +19,7 @@ from analysis.runs import Runs, left_out
 from train.results.columns import main_test_setting
 from travlr.cli import Log
 from travlr.tasks import TASKS
-from travlr.workers import Progress, end_with_parent
+from travlr.workers import Progress
 from travlr.workers import run as run_in_workers
 
 COLOURS = 128  # of a figure on the page; the files have all colours
@@ -113,11 +113,6 @@ def _begin(runs: Runs, folder: Path, formats: Sequence[str]) -> None:
     _worker_state.update(runs=runs, folder=folder, formats=formats)
 
 
-def _begin_worker(runs: Runs, folder: Path, formats: Sequence[str]) -> None:
-    end_with_parent()
-    _begin(runs, folder, formats)
-
-
 def draw_all(
     items: Sequence[WorkItem], runs: Runs, folder: Path, formats: Sequence[str], workers: int, log: Log
 ) -> list[WorkResult]:
@@ -126,7 +121,7 @@ def draw_all(
     workers: number of processes, 0 for one per core. Raises `ValueError` where a process dies.
     """
     _begin(runs, folder, formats)  # of this process, which draws where there is one worker
-    prepare, results = partial(_begin_worker, runs, folder, formats), dict[WorkItem, WorkResult]()
+    prepare, results = partial(_begin, runs, folder, formats), dict[WorkItem, WorkResult]()
     with (
         Progress(sum(item.steps for item in items), log, "runs and figures") as progress,
         contextlib.closing(run_in_workers(process_item, list(items), workers, prepare=prepare)) as finished,

@@ -125,7 +125,7 @@ def write_files(report: ReportContent, stage: Path) -> None:
     (stage / TEXT).write_text(markdown(report), encoding="utf-8", newline="")
     if len(report.runs.results):
         (stage / PAGE).write_text(html_page(report), encoding="utf-8", newline="")
-    files = {name: hashed([stage / name])["sha256"] for name in _files(stage)}
+    files = {name: hashed(stage / name)["sha256"] for name in _files(stage)}
     (stage / REPORT).write_text(json.dumps({"version": 1, "files": files}, indent=1) + "\n", encoding="utf-8")
 
 
@@ -145,7 +145,7 @@ def refuse_foreign(out: Path) -> None:
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         digests = dict(json.loads((out / REPORT).read_text(encoding="utf-8"))["files"])
     for name in _files(out):
-        if digests.get(name) != hashed([out / name])["sha256"]:
+        if digests.get(name) != hashed(out / name)["sha256"]:
             why = "has been changed since" if name in digests else "is not of a report"
             raise ValueError(f"{out}: holds {name}, which {why}; move it away, or choose another folder with --out")
 

@@ -30,7 +30,6 @@ SLOWEST = (
     "test_new_task",
     "test_probe_command",
     "test_audit",
-    "test_corruptions",
     "test_browse",
     "test_places",
 )
@@ -53,7 +52,7 @@ def no_waiting_for_the_disk() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def tables_made_once() -> Iterator[None]:
     """For tests of files, which write the rows of a few datasets again and again."""
-    from travlr.formats import original
+    from travlr import original
     from travlr.generate import Generator
 
     with pytest.MonkeyPatch.context() as patch:
@@ -76,9 +75,10 @@ def one_thread() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def by_format(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The same small dataset in each format."""
-    from tests.helpers import FORMATS, write
+    from tests.helpers import write
+    from travlr.exports import FORMATS
 
     base = tmp_path_factory.mktemp("formats")
-    for layout in FORMATS:
+    for layout in ("parquet", *FORMATS):
         write(base / layout, format=layout)
-    return {layout: base / layout for layout in FORMATS}
+    return {layout: base / layout for layout in ("parquet", *FORMATS)}

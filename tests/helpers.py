@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import importlib.util
 import json
@@ -15,35 +14,35 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from train.command import main as train_main
-from travlr import Cardinality, Count, GenerateArguments, Image, cli, generate_dataset
+from travlr import Cardinality, Count, GenerateArguments, Image, cli, generate_dataset, writing
+from travlr.columns import COLUMNS, SCHEMA
 from travlr.config import Config
-from travlr.files import WORK, hashed
-from travlr.formats import LAYOUTS
-from travlr.formats.base import Part
-from travlr.formats.columns import COLUMNS, SCHEMA
-from travlr.formats.manifest import MANIFEST
-from travlr.generate import part_tables
+from travlr.files import hashed
+from travlr.manifest import CARD, MANIFEST, UNFINISHED
 from travlr.tasks.base import Task
 
 ROOT = Path(__file__).parent.parent
-FORMATS = tuple(LAYOUTS)
 COUNTS = {"train": 100, "validation": 50, "test_ind": 50, "test_ood": 60}
 SMALL = Cardinality(count=Count(**COUNTS), image=Image(cell=8))
-SETTINGS = ["task=cardinality", *(f"count.{s}={n}" for s, n in COUNTS.items()), "image.cell=8", "rows_per_file=50"]
+SETTINGS = ["task=cardinality", *(f"count.{s}={n}" for s, n in COUNTS.items()), "image.cell=8"]
 
 
-def write(folder: Path, config: Config = SMALL, **job: Any) -> tuple[dict[str, Any], list[str]]:
-    """Write a small dataset in this process; its manifest, and what was lines."""
+def write(
+    folder: Path, config: Config = SMALL, rows_per_shard: int = 50, **job: Any
+) -> tuple[dict[str, Any], list[str]]:
+    """Write a small dataset in this process; its manifest, and what was logged."""
     lines: list[str] = []
-    manifest = generate_dataset(
-        config, GenerateArguments(**{"out": str(folder), "rows_per_file": 50, "workers": 1, **job}), lines.append
-    )
+    with mock.patch.object(writing, "ROWS_PER_SHARD", rows_per_shard):
+        manifest = generate_dataset(
+            config, GenerateArguments(**{"out": str(folder), "workers": 1, **job}), lines.append
+        )
     return manifest, lines
 
 
@@ -59,18 +58,12 @@ def page_data(page: str) -> Any:
 
 
 def unfinish(folder: Path) -> None:
-    """Write a small Parquet dataset whose last three parts are missing, as after a kill."""
+    """Write a small dataset whose last three shards are missing, as after a kill."""
     manifest, _ = write(folder)
-    (folder / MANIFEST).unlink()
-    (folder / WORK / "parts").mkdir(parents=True)
-    names = ("format_version", "layout", "source", "config", "rows_per_file", "pixels", "versions", "splits", "files")
-    (folder / WORK / "job.json").write_text(json.dumps({name: manifest[name] for name in names}))
-    for number, record in enumerate(manifest["files"]):
-        if number < len(manifest["files"]) - 3:
-            part = record["name"].removesuffix(".parquet")
-            (folder / WORK / "parts" / f"{part}.json").write_text(json.dumps(record))
-        else:
-            (folder / record["name"]).unlink()
+    about = ("format_version", "config", "held_out", "pixels", "versions")
+    (folder / UNFINISHED).write_text(json.dumps({name: manifest[name] for name in about}))
+    for name in (MANIFEST, *CARD, *(record["name"] for record in manifest["files"][-3:])):
+        (folder / name).unlink()
 
 
 def hashes(folder: Path) -> dict[str, str]:
@@ -124,7 +117,7 @@ def with_null(folder: Path, *place: str | int, split: str = "train", row: int = 
     rows = pq.read_table(path).to_pylist()
     put_null(rows[row], *place)
     pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), path)
-    file.update(hashed([path]))
+    file.update(hashed(path))
     (folder / MANIFEST).write_text(json.dumps(manifest))
     return path.name
 
@@ -194,18 +187,6 @@ def one_line(text: str) -> str:
     lines = text.strip().splitlines()
     assert len(lines) == 1, text
     return lines[0]
-
-
-def failing_tables(config_json: str, how: str, part: Part) -> Iterator[pa.Table]:
-    """Makes rows, and fails in the last part of training: it `dies`, rows are `missing`, or the disk is `full`."""
-    tables = part_tables(config_json, part)
-    if (part.split, part.number) == ("train", 1):
-        if how == "dies":
-            os._exit(1)
-        if how == "full":
-            raise OSError(errno.ENOSPC, "No space left on device", "somewhere")
-        tables = (table.slice(1) for table in tables)
-    yield from tables
 
 
 def task_of_the_page(folder: Path) -> type[Task]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -20,12 +21,12 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select, WebDriverWait
 
-from tests.helpers import called, generated, one_line, page_data
+from tests.helpers import called, generated, one_line, page_data, write
 from travlr import Cardinality, Comparison, Quantifiers, Spatiality, browse, cli
 from travlr.baselines import best_unbound, score_baselines
+from travlr.columns import SCHEMA
 from travlr.config import Config, Count, Image
-from travlr.formats import LAYOUTS
-from travlr.generate import GenerateArguments, generate_dataset
+from travlr.manifest import UNFINISHED
 from travlr.scene import World
 
 SMALL = Count(train=200, validation=60, test_ind=60, test_ood=120)
@@ -433,7 +434,7 @@ def test_couples_stand_side_by_side_the_true_one_first(task: str, datasets: dict
 def test_couples_across_files_and_in_a_sample_are_whole(tmp_path: Path) -> None:
     """Files of an odd number of rows cut couples in two."""
     config = TASKS["comparison"]
-    generate_dataset(config, GenerateArguments(str(tmp_path / "d"), rows_per_file=37, workers=1), log=lambda _: None)
+    write(tmp_path / "d", config, rows_per_shard=37)
     shown = page_data(browse.page(tmp_path / "d", 30))["examples"]
     assert len(shown) == 4 * 30
     for first, second in zip(shown[::2], shown[1::2], strict=True):
@@ -445,12 +446,12 @@ def test_couples_across_files_and_in_a_sample_are_whole(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("no_rules")
 def test_data_without_couples_offer_none(tmp_path: Path, open_page: Open) -> None:
-    folder = generated(tmp_path / "mixed", TASKS["cardinality"], "original")
+    folder = generated(tmp_path / "mixed", TASKS["cardinality"])
     for name in ("dataset.json", "README.md"):
         (folder / name).unlink()
-    header, *lines = (folder / "index.csv").read_text().splitlines(keepends=True)
-    random.Random(0).shuffle(lines)
-    (folder / "index.csv").write_text("".join([header, *lines]))
+    for path in folder.glob("*.parquet"):
+        table = pq.read_table(path)
+        pq.write_table(table.take(np.random.default_rng(0).permutation(table.num_rows)), path)
     assert browse.main([str(folder), "--out", str(tmp_path / browse.NAME)]) == 0
     assert {example["couple"] for example in page_data((tmp_path / browse.NAME).read_text())["examples"]} == {None}
     driver = open_page(tmp_path / browse.NAME, "couples=1")
@@ -494,18 +495,16 @@ HOSTILE = (
 
 @pytest.mark.usefixtures("no_rules")
 def test_hostile_text_is_shown_and_does_nothing(tmp_path: Path, open_page: Open) -> None:
-    folder = generated(
-        tmp_path / "<img src=x onerror=window.hacked=3> {{data}} &amp;", TASKS["cardinality"], "imagefolder"
-    )
-    for path in folder.glob("*/metadata.jsonl"):
-        rows = [json.loads(line) for line in path.read_text().splitlines()]
+    folder = generated(tmp_path / "<img src=x onerror=window.hacked=3> {{data}} &amp;", TASKS["cardinality"])
+    for path in folder.glob("*.parquet"):
+        rows = pq.read_table(path).to_pylist()
         for row in rows:
             for name in ("id", "caption", "query"):
                 row[name] += HOSTILE
             row["pair"][0] = HOSTILE
             for o in row["objects"]:
                 o |= {"colour": HOSTILE, "shape": "(((", "row": -5, "column": 2**31 - 1}
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), path)
     manifest = json.loads((folder / "dataset.json").read_text())
     manifest["content_digest"] = manifest["config"][HOSTILE] = manifest["config"]["world"]["colours"] = HOSTILE
     (folder / "dataset.json").write_text(json.dumps(manifest))
@@ -619,30 +618,17 @@ def test_axes_without_end_are_not_drawn() -> None:
 
 
 @pytest.mark.usefixtures("no_rules")
-def test_all_layouts_give_the_same_examples_and_counts(datasets: dict[str, Path], tmp_path: Path) -> None:
-    wanted = page_data(browse.page(datasets["quantifiers"], 20))
-    for layout in LAYOUTS:
-        shown = page_data(browse.page(generated(tmp_path / layout, TASKS["quantifiers"], layout), 20))
-        assert shown["splits"] == wanted["splits"] and shown["settings"] == wanted["settings"]
-        same = ["id", "split", "caption", "query", "answer", "pair", "objects", "grid", "pixels"]
-        assert [[e[n] for n in same] for e in shown["examples"]] == [[e[n] for n in same] for e in wanted["examples"]]
-
-
-@pytest.mark.usefixtures("no_rules")
-def test_published_layout_without_a_manifest(tmp_path: Path, open_page: Open) -> None:
-    folder = generated(tmp_path / "published", TASKS["comparison"], "original")
+def test_a_dataset_without_a_manifest_has_a_page_elsewhere(tmp_path: Path) -> None:
+    folder = generated(tmp_path / "published", TASKS["comparison"])
     wanted = page_data(browse.page(folder))
-    (folder / "dataset.json").unlink()
-    (folder / "README.md").unlink()
+    for name in ("dataset.json", "README.md"):
+        (folder / name).unlink()
     with pytest.raises(cli.UsageError, match="--out"):  # nothing of ours goes into others' data unasked
         browse.main([str(folder)])
     out = tmp_path / browse.NAME
     assert browse.main([str(folder), "--out", str(out)]) == 0
     shown = page_data(out.read_text())
     assert shown["splits"] == wanted["splits"] and shown["examples"] == wanted["examples"] and not shown["settings"]
-    driver = open_page(out)
-    until(driver, lambda: driver.execute_script("return [...document.images].every((i) => i.complete)"))
-    assert driver.execute_script("return [...document.images].every((i) => i.naturalWidth === 96)")
 
 
 @pytest.mark.usefixtures("no_rules")
@@ -715,8 +701,7 @@ def test_an_earlier_page_is_replaced_and_nothing_else(datasets: dict[str, Path],
 
 
 def _unfinish(folder: Path) -> None:
-    (folder / "dataset.json").unlink()
-    (folder / ".travlr").mkdir()
+    (folder / "dataset.json").rename(folder / UNFINISHED)
 
 
 def _empty(folder: Path) -> None:
@@ -747,8 +732,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], Any], str]] = {
     "gone": (shutil.rmtree, "no such folder"),
     "no dataset": (_empty, "not a dataset"),
     "unfinished": (_unfinish, "unfinished"),
-    "newer": (lambda f: _set(f, format_version=99), "newer"),
-    "unknown layout": (lambda f: _set(f, layout="zip"), "unknown layout 'zip'"),
+    "newer": (lambda f: _set(f, format_version=99), "format version 99, not"),
     "missing rows": (lambda f: _set(f, splits={"train": {"rows": 7}}), "train has 200 rows, its manifest says 7"),
     "endless manifest": (_deepen, "damaged or missing"),
     "truncated": (lambda f: (f / "train-00000-of-00001.parquet").write_bytes(b"PAR1"), "damaged or missing"),

@@ -1,300 +1,340 @@
-"""`travlr.convert`: all columns and picture bytes survive, the source stays as it is, and it goes on after a kill."""
+"""Datasets in other formats, in Hugging Face `datasets`, and those that other programs wrote."""
 
 from __future__ import annotations
 
 import csv
+import io
 import json
-import os
 import shutil
-import signal
-import tarfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import datasets
+import numpy as np
+import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+import torch
+import yaml
+from PIL import Image as pillow
 
-from tests.helpers import COUNTS, FORMATS, SMALL, command, exit_code, flip, hashes, one_line, unfinish, write
-from travlr import Count, Image, Quantifiers, Spatiality, open_dataset
+from tests.helpers import COUNTS, SMALL, called, hashes, one_line, write
+from train.config import Run, Training
+from train.run import run
+from travlr import Count, Image, Spatiality, make_example, open_dataset
+from travlr.audit.checks import audit
+from travlr.card import _size
+from travlr.columns import COLUMNS, FEATURES
 from travlr.convert import convert_dataset, main
-from travlr.files import WORK, hashed
-from travlr.formats import LAYOUTS
-from travlr.formats.foreign import PUBLISHED_SPLITS
-from travlr.formats.manifest import FORMAT_VERSION, MANIFEST
+from travlr.exports import FORMATS, MARK
+from travlr.generate import settings
+from travlr.original import PUBLISHED_SPLITS, read_original
 from travlr.scene import SPLITS
+from travlr.tasks import PAPER, TASKS
 
-LOSSLESS = [layout for layout in FORMATS if layout != "original"]
-
-
-def convert(source: Path, folder: Path, layout: str, **options: Any) -> dict[str, Any]:
-    return convert_dataset(source, folder, layout, **{"workers": 1, "log": lambda _: None, **options})
+LOADED = {"parquet": "image", "imagefolder": "image", "webdataset": "png"}  # format -> the column of pictures
+SIDE = 6 * SMALL.image.cell
 
 
-def rows_of(folder: Path) -> dict[str, list[dict[str, Any]]]:
-    manifest = json.loads((folder / MANIFEST).read_text())
-    layout = LAYOUTS[manifest["layout"]]
-    return {split: pa.concat_tables(layout.read(folder, manifest, split)).to_pylist() for split in manifest["splits"]}
+@pytest.fixture(scope="module", autouse=True)
+def offline() -> Any:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
+        yield
 
 
-def without_pictures(rows: dict[str, list[dict[str, Any]]]) -> dict[str, list[dict[str, Any]]]:
-    return {split: [{k: v for k, v in row.items() if k != "image"} for row in found] for split, found in rows.items()}
+def convert(source: Path, folder: Path, layout: str = "parquet", **options: Any) -> Path:
+    convert_dataset(source, folder, layout, log=lambda _: None, **options)
+    return folder
 
 
-def data(folder: Path) -> dict[str, str]:
-    """Hashes of all files but the manifest, which says what the dataset was converted from."""
-    return {name: value for name, value in hashes(folder).items() if name != MANIFEST}
+def rgb(picture: bytes) -> np.ndarray:
+    """A picture, (height, width, 3), decoded by Pillow alone."""
+    return np.asarray(pillow.open(io.BytesIO(picture)).convert("RGB"))
 
 
-@pytest.mark.parametrize("target", FORMATS)
-@pytest.mark.parametrize("source", LOSSLESS)
-def test_a_lossless_dataset_becomes_what_generate_writes_in_the_other_format(
-    source: str, target: str, by_format: dict[str, Path], tmp_path: Path
-) -> None:
-    before = hashes(by_format[source])
-    manifest = convert(by_format[source], tmp_path / "d", target)
-    assert data(tmp_path / "d") == data(by_format[target])
-    written = json.loads((by_format[target] / MANIFEST).read_text())
-    assert {k: v for k, v in manifest.items() if k != "source"} == {k: v for k, v in written.items() if k != "source"}
-    assert manifest["source"]["layout"] == source and str(tmp_path) not in json.dumps(manifest)
-    assert hashes(by_format[source]) == before
+# Exports -------------------------------------------------------------------------------------------------------------
 
 
-def test_there_and_back_gives_the_same_files_whatever_the_rows_per_file(tmp_path: Path) -> None:
-    config = Quantifiers(count=Count(1100, 0, 0, 40), image=Image(cell=8))
-    first = write(tmp_path / "a", config, rows_per_file=1050)[0]
-    convert(tmp_path / "a", tmp_path / "b", "imagefolder", rows_per_file=70, workers=2)
-    convert(tmp_path / "b", tmp_path / "c", "webdataset", rows_per_file=1_000_000)
-    last = convert(tmp_path / "c", tmp_path / "d", "parquet", rows_per_file=1050)
-    assert data(tmp_path / "d") == data(tmp_path / "a")
-    assert last["content_digest"] == first["content_digest"] and last["pixels"] == first["pixels"]
-    assert last["source"]["source"]["source"]["layout"] == "parquet"
-
-
-@pytest.mark.parametrize("target", LOSSLESS)
-def test_from_original_all_columns_survive_and_pictures_stay_jpeg(
-    target: str, by_format: dict[str, Path], tmp_path: Path
-) -> None:
-    manifest = convert(by_format["original"], tmp_path / "d", target)
-    rows = rows_of(tmp_path / "d")
-    assert without_pictures(rows) == without_pictures(rows_of(by_format["parquet"]))
-    number = 0
+@pytest.mark.parametrize("layout", LOADED)
+def test_load_dataset_gives_the_rows_with_rgb_pictures(layout: str, by_format: dict[str, Path], tmp_path: Path) -> None:
+    loaded = datasets.load_dataset(str(by_format[layout]), cache_dir=str(tmp_path))
+    column = LOADED[layout]
+    assert {split: rows.num_rows for split, rows in loaded.items()} == COUNTS
     for split in SPLITS:
-        for row in rows[split]:
-            assert row["image"]["bytes"] == (by_format["original"] / "images" / f"{number}.jpg").read_bytes()
-            assert row["image"]["path"] == f"{row['id']}.jpg"
-            number += 1
-    assert manifest["pixels"] is None
-    assert manifest["content_digest"] == json.loads((by_format["original"] / MANIFEST).read_text())["content_digest"]
-    convert(tmp_path / "d", tmp_path / "back", "original")
-    assert data(tmp_path / "back") == data(by_format["original"])
+        row, example = loaded[split][7], make_example(SMALL, split, 7)
+        columns = row["json"] if layout == "webdataset" else row
+        assert (columns["id"], columns["caption"], columns["answer"]) == (example.id, example.caption, example.answer)
+        assert tuple(columns["pair"]) == example.pair and len(columns["objects"]) == len(example.scene)
+        assert row[column].mode == "RGB" and np.array_equal(np.asarray(row[column]), rgb(example.image))
+        tensor = loaded[split].with_format("torch")[7][column]
+        assert tensor.shape == (3, SIDE, SIDE) and tensor.dtype == torch.uint8
 
 
-def test_webdataset_of_jpegs_names_them_so(by_format: dict[str, Path], tmp_path: Path) -> None:
-    convert(by_format["original"], tmp_path / "d", "webdataset")
-    with tarfile.open(tmp_path / "d" / "train-00000-of-00002.tar") as tar:
-        assert {name.split(".")[1] for name in tar.getnames()} == {"jpg", "json"}
+def test_convert_writes_what_generate_writes(by_format: dict[str, Path], tmp_path: Path) -> None:
+    for layout in FORMATS:
+        assert hashes(convert(by_format["parquet"], tmp_path / layout, layout)) == hashes(by_format[layout])
 
 
-# The published dataset ----------------------------------------------------------------------------------------------
+def test_original_is_the_published_layout(by_format: dict[str, Path]) -> None:
+    folder = by_format["original"]
+    frame = pd.read_csv(folder / "index.csv", index_col=0)
+    entries = json.loads((folder / "metadata.jsonl").read_text())
+    assert list(frame.columns) == ["caption", "query", "answer", "image", "split"] and frame["answer"].dtype == bool
+    assert list(entries) == [str(n) for n in frame.index] == [str(n) for n in range(sum(COUNTS.values()))]
+    assert {ours: int((frame["split"] == name).sum()) for ours, name in PUBLISHED_SPLITS.items()} == COUNTS
+    for ours, name in PUBLISHED_SPLITS.items():
+        number = int(frame.index[frame["split"] == name][3])
+        example, entry = make_example(SMALL, ours, 3), entries[str(number)]
+        assert (entry["query"], entry["answer"], entry["split"]) == (example.query, example.answer, name)
+        assert [entry["objects"][n]["colour"] for n in entry["caption_abstract"]] == [o.colour for o in example.scene]
+        assert frame.loc[number, "caption"] == example.caption
+        jpeg = rgb((folder / "images" / f"{number}.jpg").read_bytes()).astype(int)
+        assert np.abs(jpeg - rgb(example.image)).mean() < 4
+
+
+def test_an_export_replaces_an_earlier_one_and_nothing_else(by_format: dict[str, Path], tmp_path: Path) -> None:
+    folder = convert(by_format["parquet"], tmp_path / "d", "webdataset")
+    convert(by_format["parquet"], folder, "imagefolder")
+    assert not list(folder.glob("*.tar")) and hashes(folder) == hashes(by_format["imagefolder"])
+    (folder / MARK).unlink()
+    before = hashes(folder)
+    with pytest.raises(ValueError, match="is not empty and no export; name another folder"):
+        convert(by_format["parquet"], folder, "webdataset")
+    assert hashes(folder) == before
+
+
+def test_original_refuses_styles(tmp_path: Path) -> None:
+    config, _ = settings(["task=cardinality", "style.image=grid", "image.cell=8"])
+    with pytest.raises(ValueError, match=r"format=original: holds style\.image=plain"):
+        write(tmp_path / "d", config, format="original")
+
+
+@pytest.mark.parametrize("where", ["d", "d/inside", "."])
+def test_source_and_target_must_be_apart(where: str, tmp_path: Path) -> None:
+    write(tmp_path / "d")
+    with pytest.raises(ValueError, match="name another folder"):
+        convert(tmp_path / "d", tmp_path / where, "imagefolder")
+
+
+# The card ------------------------------------------------------------------------------------------------------------
+
+
+def header_of(folder: Path) -> Any:
+    return yaml.safe_load((folder / "README.md").read_text().split("---\n")[1])
+
+
+@pytest.mark.parametrize("layout", ["parquet", *FORMATS])
+def test_the_card_says_what_is_there(layout: str, by_format: dict[str, Path]) -> None:
+    folder, header = by_format[layout], header_of(by_format[layout])
+    body = (folder / "README.md").read_text()
+    if layout != "original":
+        globs = {item["split"]: item["path"] for item in header["configs"][0]["data_files"]}
+        assert all(list(folder.glob(globs[split])) for split in COUNTS)
+    for split, count in COUNTS.items():
+        true = sum(make_example(SMALL, split, i).answer for i in range(count))
+        assert f"| {split} | {count:,} | {true} | {count - true} |" in body
+    first = make_example(SMALL, "train", 0)
+    assert first.query in body and first.caption in body and "right up to 94 %" in body
+    assert pillow.open(folder / "example.png").size == (SIDE, SIDE)
+    assert header["license"] == "apache-2.0" and header["size_categories"] == ["n<1K"]
+
+
+def test_the_header_of_the_card_is_as_datasets_writes_it(by_format: dict[str, Path]) -> None:
+    written = datasets.Features.from_dict(json.loads(json.dumps(FEATURES)))._to_yaml_list()
+    assert header_of(by_format["parquet"])["dataset_info"]["features"] == written
+    assert header_of(by_format["imagefolder"])["configs"][0]["features"] == written
+
+
+@pytest.mark.parametrize("preset", ["paper", "strict"])
+@pytest.mark.parametrize("task", PAPER)
+def test_the_card_of_a_preset_says_what_rules_reach(task: str, preset: str, tmp_path: Path) -> None:
+    some = [f"count.{split}=20" for split in SPLITS]
+    config, _ = settings([f"task={task}", f"preset={preset}", "seed=7", "image.cell=8", "style.image=plain", *some])
+    write(tmp_path / "d", config)
+    shown = (tmp_path / "d" / "README.md").read_text().partition("## Known shortcuts")[2].partition("##")[0]
+    assert f"right up to {TASKS[task].best_unbound[preset]} of the time" in " ".join(shown.split())
+
+
+@pytest.mark.parametrize(("rows", "category"), [(999, "n<1K"), (1000, "1K<n<10K"), (10**13, "n>1T")])
+def test_size_categories_are_those_of_the_hub(rows: int, category: str) -> None:
+    assert _size(rows) == category
+
+
+# The published layout as a source ------------------------------------------------------------------------------------
+
+SOURCE = Spatiality(count=Count(30, 8, 8, 8), image=Image(cell=8))
 
 
 @pytest.fixture
 def published(tmp_path: Path) -> Path:
-    """A dataset as published: no manifest, columns in another order and one more, images numbered anyhow, and
-    metadata.jsonl in the order of its own."""
+    """A dataset as published: columns in another order and one more, images numbered anyhow, objects not in the order
+    of the caption."""
     folder = tmp_path / "published"
-    write(folder, Spatiality(count=Count(30, 8, 8, 8), image=Image(cell=8)), format="original")
-    for name in (MANIFEST, "README.md", "example.png"):
-        (folder / name).unlink()
+    write(folder, SOURCE, format="original")
     with open(folder / "index.csv", newline="") as file:
         lines = list(csv.DictReader(file))
     for line in lines:
-        number = int(line["image"])
-        (folder / "images" / f"{number}.jpg").rename(folder / "images" / f"{number + 1000}.jpg")
-        line |= {"image": str(number + 1000), "positions": "[(0, 0), (2, 5), (1, 5)]"}
+        (folder / "images" / f"{line['image']}.jpg").rename(folder / "images" / f"{int(line['image']) + 1000}.jpg")
+        line |= {"image": str(int(line["image"]) + 1000), "positions": "[(0, 0), (2, 5), (1, 5)]"}
     with open(folder / "index.csv", "w", newline="") as file:
         writer = csv.DictWriter(file, ["", "caption", "query", "answer", "positions", "split", "image"])
         writer.writeheader()
         writer.writerows(lines)
     entries = json.loads((folder / "metadata.jsonl").read_text())
     for entry in entries.values():
-        entry["objects"].sort(key=lambda o: not o["queried"])  # not in caption order
+        entry["objects"].sort(key=lambda o: not o["queried"])
     (folder / "metadata.jsonl").write_text(json.dumps(dict(sorted(entries.items()))) + "\n")
     return folder
 
 
-@pytest.mark.parametrize("target", FORMATS)
-def test_the_published_layout_is_read(target: str, published: Path, tmp_path: Path) -> None:
-    before = hashes(published)
-    manifest = convert(published, tmp_path / "d", target, workers=2)
-    assert manifest["config"] is None and manifest["held_out"] is None and manifest["pixels"] is None
-    assert set(manifest["source"]) == {"layout", "index.csv", "metadata.jsonl"}
-    write(tmp_path / "ours", Spatiality(count=Count(30, 8, 8, 8), image=Image(cell=8)), format="original")
-    assert without_pictures(rows_of(tmp_path / "d")) == without_pictures(rows_of(tmp_path / "ours"))
-    assert "Converted from a dataset" in (tmp_path / "d" / "README.md").read_text()
-    assert hashes(published) == before
+def test_the_published_layout_becomes_a_dataset(published: Path, tmp_path: Path) -> None:
+    dataset = open_dataset(convert(published, tmp_path / "d"))
+    assert dataset.manifest["config"] is None and set(dataset.manifest["source"]) == {"index.csv", "metadata.jsonl"}
+    for split in SPLITS:
+        for number, example in enumerate(dataset[split]):
+            due = make_example(SOURCE, split, number)
+            assert example.scene == due.scene
+            assert (example.caption, example.query, example.answer) == (due.caption, due.query, due.answer)
+            assert (example.pair, example.query_form, example.id) == (due.pair, due.query_form, due.id)
+            assert example.image.startswith(b"\xff\xd8")
+    assert not [check for check in audit(tmp_path / "d", workers=1) if check.status == "FAIL"]
+    body = (tmp_path / "d" / "README.md").read_text()
+    assert "Converted from a dataset" in body and "license" not in header_of(tmp_path / "d")
 
 
-def test_splits_that_the_published_layout_lacks_are_not_written(published: Path, tmp_path: Path) -> None:
-    lines = (published / "index.csv").read_text().splitlines(keepends=True)
-    (published / "index.csv").write_text("".join(line for line in lines if ",val," not in line))
-    assert list(convert(published, tmp_path / "d", "parquet")["splits"]) == ["train", "test_ind", "test_ood"]
-    assert len(open_dataset(tmp_path / "d")["train"]) == 30
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-40])
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "message"),
-    [
-        ("index.csv", "", "index.csv: damaged or missing .not in the published layout"),
-        ("index.csv", ",caption,query,answer,image,split\n", "has no rows"),
-        ("index.csv", ",caption,query,answer,image,split\n0,a,b,True,0,dev\n", "unknown split 'dev'"),
-        ("index.csv", ",caption,query,answer,image,split\n0,a,b,True,0,val\n", "not a caption: 'a'"),
-        ("metadata.jsonl", None, "metadata.jsonl: damaged or missing"),
-        ("metadata.jsonl", "{}", "is not in metadata.jsonl|no JSON object"),
-    ],
+    ("name", "damage"), [("metadata.jsonl", cut), ("metadata.jsonl", Path.unlink), ("images/1005.jpg", Path.unlink)]
 )
-def test_what_is_not_in_the_published_layout_is_one_line(
-    name: str, text: str | None, message: str, published: Path, tmp_path: Path
+def test_a_damaged_source_is_one_line_with_its_file(
+    name: str, damage: Callable[[Path], object], published: Path, tmp_path: Path
 ) -> None:
-    (published / name).unlink() if text is None else (published / name).write_text(text)
-    with pytest.raises(ValueError, match=message) as caught:
-        convert(published, tmp_path / "d", "parquet")
+    damage(published / name)
+    with pytest.raises(ValueError, match=rf"{published / name}: damaged or missing") as caught:
+        convert(published, tmp_path / "d")
     one_line(str(caught.value))
 
 
-# Refused ------------------------------------------------------------------------------------------------------------
+def test_a_picture_outside_the_folder_is_refused(published: Path) -> None:
+    text = (published / "index.csv").read_text()
+    (published / "index.csv").write_text(text.replace(",1000\n", ",../../secret\n"))
+    with pytest.raises(ValueError, match=r"image '\.\./\.\./secret'"):
+        list(read_original(published, "train", 0, 30))
 
 
-def test_a_damaged_or_unfinished_source_is_refused_before_anything_is_written(
-    by_format: dict[str, Path], tmp_path: Path
-) -> None:
-    unfinish(tmp_path / "unfinished")
+# Parquet of other programs -------------------------------------------------------------------------------------------
+
+
+def with_datasets(shards: dict[str, Path], folder: Path) -> None:
+    """As `Dataset.to_parquet` writes it, with pictures that have no file names, and another column."""
+    loaded = datasets.load_dataset("parquet", data_files={s: str(p) for s, p in shards.items()})
+    for split, rows in loaded.items():
+        rows = rows.map(lambda row: {"image": row["image"].convert("RGB"), "difficulty": len(row["objects"])})
+        rows.to_parquet(folder / "data" / f"{split}-00000-of-00001.parquet")
+
+
+def with_pandas(shards: dict[str, Path], folder: Path) -> None:
+    for split, path in shards.items():
+        (folder / "default" / split).mkdir(parents=True)
+        pd.read_parquet(path).assign(extra=1.5).to_parquet(folder / "default" / split / "0000.parquet")
+
+
+def with_large_strings(shards: dict[str, Path], folder: Path) -> None:
+    """In two files for each split."""
+    for split, path in shards.items():
+        table = pq.read_table(path)
+        for name in ("caption", "query"):
+            table = table.set_column(table.column_names.index(name), name, table[name].cast(pa.large_string()))
+        pq.write_table(table[:8], folder / f"{split}-0.parquet")
+        pq.write_table(table[8:], folder / f"{split}-1.parquet")
+
+
+WHOLE = Spatiality(count=Count(48, 16, 16, 16), image=Image(cell=8))
+
+
+@pytest.fixture(scope="module", params=[with_datasets, with_pandas, with_large_strings], ids=lambda f: f.__name__)
+def foreign(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A dataset without a manifest, and ours of which it was made."""
+    base = tmp_path_factory.mktemp("foreign")
+    write(base / "ours", WHOLE)
+    (base / "theirs").mkdir()
+    request.param({split: next((base / "ours").glob(f"{split}-*")) for split in SPLITS}, base / "theirs")
+    return base / "theirs", base / "ours"
+
+
+def test_foreign_parquet_is_opened_audited_and_converted(foreign: tuple[Path, Path], tmp_path: Path) -> None:
+    theirs, ours = map(open_dataset, foreign)
+    assert list(theirs.splits) == list(ours.splits)
+    columns = [name for name in COLUMNS if name != "image"]
+    for split in SPLITS:
+        assert theirs[split].columns(*columns).equals(ours[split].columns(*columns))
+        assert theirs[split][3].scene == ours[split][3].scene
+        assert np.array_equal(rgb(theirs[split][-1].image), rgb(ours[split][-1].image))
+    assert not [check for check in audit(foreign[0], workers=1) if check.status == "FAIL"]
+    converted = open_dataset(convert(foreign[0], tmp_path / "d"))
+    assert converted["test_ood"][5].id == "spatiality-test_ood-00000005" and converted.manifest["config"] is None
+
+
+def test_foreign_parquet_is_trained_on(foreign: tuple[Path, Path], tmp_path: Path) -> None:
+    training = Training(steps=2, check_every=2, validation=8, stream=False)
+    config = Run(
+        model="uniter", setting="image", task="spatiality", data=str(foreign[0]), size="tiny", training=training,
+        runs=str(tmp_path), precision="float32",
+    )  # fmt: skip
+    assert len(run(config, log=lambda _: None)) == 6
+
+
+def test_a_shard_that_does_not_fit_is_named_with_its_column(tmp_path: Path) -> None:
+    write(tmp_path / "d", WHOLE)
+    table = pq.read_table(tmp_path / "d" / "train-00000-of-00001.parquet")
+    (tmp_path / "e").mkdir()
+    pq.write_table(table.drop_columns(["pair"]), tmp_path / "e" / "train.parquet")
+    with pytest.raises(ValueError, match=r"train.parquet: has no column pair"):
+        open_dataset(tmp_path / "e")
+    words = table.set_column(4, "answer", pa.array(["yes"] * table.num_rows))
+    pq.write_table(words, tmp_path / "e" / "train.parquet")
+    with pytest.raises(ValueError, match=r"train.parquet: column answer is string; it must be bool"):
+        open_dataset(tmp_path / "e")["train"][0]
+
+
+def test_folders_that_are_no_dataset_are_one_line(tmp_path: Path) -> None:
+    write(tmp_path / "base" / "d")
     (tmp_path / "empty").mkdir()
-    for name in ("damaged", "newer"):
-        shutil.copytree(by_format["parquet"], tmp_path / name)
-    flip(tmp_path / "damaged" / "test_ood-00001-of-00002.parquet")
-    newer = json.loads((tmp_path / "newer" / MANIFEST).read_text()) | {"format_version": FORMAT_VERSION + 1}
-    (tmp_path / "newer" / MANIFEST).write_text(json.dumps(newer))
-    messages = {
-        "unfinished": "unfinished; run the command that began it again",
-        "empty": "not a dataset",
-        "nowhere": "there is no such folder",
-        "damaged": r"test_ood-00001-of-00002.parquet: damaged or missing",
-        "newer": "newer than this program's",
-    }
-    for name, message in messages.items():
-        with pytest.raises(ValueError, match=message) as caught:
-            convert(tmp_path / name, tmp_path / "d", "imagefolder")
-        one_line(str(caught.value))
-        assert not (tmp_path / "d").exists()
+    (tmp_path / "file").touch()
+    shutil.copytree(tmp_path / "base" / "d", tmp_path / "two" / "a")
+    (tmp_path / "two" / "a" / "dataset.json").unlink()
+    shutil.copytree(tmp_path / "two" / "a", tmp_path / "two" / "b")
+    for name, words in {
+        "base": "holds datasets and is none itself; name one of them: d", "empty": "not a dataset",
+        "missing": "there is no such folder", "file": "is a file; give the folder of a dataset",
+        "two": "holds several datasets; name one of them: a, b",
+    }.items():  # fmt: skip
+        with pytest.raises(ValueError, match=words):
+            open_dataset(tmp_path / name)
 
 
-@pytest.mark.parametrize("where", [".", "inside", "..", "./link"])
-def test_source_and_target_must_be_apart(where: str, tmp_path: Path) -> None:
-    source = tmp_path / "base" / "source"
-    write(source)
-    (source / "link").symlink_to(source)
-    before = hashes(tmp_path)
-    with pytest.raises(ValueError, match="is, holds or lies in"):
-        convert(source, source / where, "imagefolder", overwrite=True)
-    assert hashes(tmp_path) == before
+# The command ---------------------------------------------------------------------------------------------------------
 
 
-def test_ids_that_do_not_count_the_rows_are_refused(by_format: dict[str, Path], tmp_path: Path) -> None:
-    """Files are named after ids, so one such as `../x` would be written elsewhere."""
-    source = tmp_path / "source"
-    shutil.copytree(by_format["imagefolder"], source)
-    path = source / "train" / "metadata.jsonl"
-    path.write_text(path.read_text().replace('"id": "cardinality-train-00000005"', '"id": "../../../x"'))
-    manifest = json.loads((source / MANIFEST).read_text())
-    entry = next(file for file in manifest["files"] if file["name"] == "train/metadata.jsonl")
-    entry |= hashed([path])
-    (source / MANIFEST).write_text(json.dumps(manifest))
-    with pytest.raises(ValueError, match=r"row 5 of train has the id '../../../x'"):
-        convert(source, tmp_path / "d", "imagefolder")
-
-
-def test_another_source_in_the_target_is_refused_or_replaced(by_format: dict[str, Path], tmp_path: Path) -> None:
-    folder = tmp_path / "d"
-    convert(by_format["webdataset"], folder, "parquet")
-    before = hashes(folder)
-    with pytest.raises(ValueError, match=r'd: holds a dataset with source.layout="webdataset"; name another folder'):
-        convert(by_format["imagefolder"], folder, "parquet")
-    with pytest.raises(ValueError, match="d: holds a dataset with source"):
-        write(folder)
-    assert hashes(folder) == before
-    convert(by_format["imagefolder"], folder, "parquet", overwrite=True)
-    assert data(folder) == data(by_format["parquet"])
-
-
-# The command --------------------------------------------------------------------------------------------------------
-
-KILLED = """
-import os, signal, sys
-from travlr import convert
-seen = 0
-def watch(event, values):
-    global seen
-    if event == "os.rename":
-        seen += 1
-    if event == "os.rename" and seen == 7:
-        os.kill(os.getpid(), signal.SIGKILL)
-sys.addaudithook(watch)
-convert.main(sys.argv[1:])
-"""
-
-
-def test_the_command_goes_on_after_a_kill(by_format: dict[str, Path], tmp_path: Path) -> None:
-    source, folder = tmp_path / "a source, (1)", tmp_path / "it's = ~here"
-    shutil.copytree(by_format["imagefolder"], source)
-    arguments = [str(source), str(folder), "format=parquet"]
-    code, _, err = command("", *arguments, "workers=1", code=KILLED)
-    assert code == -signal.SIGKILL, err
-    assert (folder / WORK / "job.json").exists()
-    code, out, err = command("convert", *arguments, "workers=2", cwd=tmp_path, env={"PYTHONHASHSEED": "3"})
-    assert (code, err) == (0, "") and "resuming" in out
-    assert f"train      {COUNTS['train']:>9,} examples" in out and "check it with: python -m travlr.audit" in out
-    assert data(folder) == data(by_format["parquet"])
-    code, out, _ = command("convert", *arguments)
-    assert code == 0 and "is complete: nothing to do" in out
-
-
-USAGE = {
-    "no arguments": ([], "required: SRC, DST"),
-    "no target": (["a"], "required: DST"),
-    "no format": (["a", "b"], "format= is missing; choose one of parquet, imagefolder, webdataset, original"),
-    "unknown format": (["a", "b", "format=zip"], "format=zip: choose one of parquet, imagefolder"),
-    "unknown setting": (
-        ["a", "b", "format=parquet", "wrokers=2"],
-        "'wrokers=2' is not a setting; choose from format=, ",
-    ),
-    "misspelt format": (["a", "b", "fromat=zip"], "(there is no setting 'fromat')"),
-    "format of another program": (["a", "b", "setting=image"], "format= is missing"),
-    "given twice": (["a", "b", "format=parquet", "format=original"], "format: given twice"),
-    "no setting": (["a", "b", "parquet"], "'parquet' is not a setting"),
-    "no number": (["a", "b", "format=parquet", "workers=two"], "workers"),
-    "below zero": (["a", "b", "format=parquet", "workers=-1"], "workers=-1: must be at least 0"),
-    "no rows": (["a", "b", "format=parquet", "rows_per_file=0"], "rows_per_file=0: must be at least 1"),
-    "unknown option": (["a", "b", "--force"], "unrecognized arguments: --force"),
-}
-
-
-@pytest.mark.parametrize("case", USAGE)
-def test_wrong_usage_is_one_line_and_status_2(
-    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    arguments, message = USAGE[case]
+@pytest.mark.parametrize(
+    ("arguments", "status", "words"),
+    [
+        (["d", "e"], 2, "format= is missing; choose one of parquet, imagefolder"),
+        (["d", "e", "format=zip"], 2, "format=zip: choose one of parquet"),
+        (["d", "e", "format=imagefolder", "rows=5"], 2, "'rows=5' is not a setting"),
+        (["missing", "e", "format=imagefolder"], 1, "missing: there is no such folder"),
+    ],
+)
+def test_wrong_usage_is_one_line(
+    arguments: list[str], status: int, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
     monkeypatch.chdir(tmp_path)
-    code = exit_code(monkeypatch, "convert", main, arguments)
-    out, err = capsys.readouterr()
-    assert (code, out) == (2, "") and message in one_line(err) and err.startswith("convert: ")
-    assert os.listdir(tmp_path) == []
-
-
-def test_what_fails_later_is_status_1(tmp_path: Path) -> None:
-    code, _, err = command("convert", "nowhere", "d", "format=parquet", cwd=tmp_path)
-    assert code == 1 and one_line(err) == "convert: nowhere: there is no such folder"
-
-
-def test_published_names_cover_all_splits() -> None:
-    assert tuple(PUBLISHED_SPLITS) == SPLITS and SMALL.count.train == COUNTS["train"]
+    assert called(monkeypatch, *arguments, name="convert", main=main) == status
+    assert words in one_line(capsys.readouterr().err)

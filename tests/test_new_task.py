@@ -35,7 +35,7 @@ from travlr.browse import page
 from travlr.cli import UsageError
 from travlr.config import option
 from travlr.convert import convert_dataset
-from travlr.formats import LAYOUTS
+from travlr.exports import FORMATS
 from travlr.generate import settings
 from travlr.tasks import TASKS, parse_query, query_text
 from travlr.tasks.base import Task
@@ -102,12 +102,10 @@ def test_queries_are_read_back_and_truth_and_recount_agree(data: Path) -> None:
 def test_the_page_and_every_format(data: Path, tmp_path: Path) -> None:
     assert "whether a number is even or odd" in page(data)
     queries = open_dataset(data)["train"].columns("query")["query"].to_pylist()
-    for layout in LAYOUTS:
-        folder = tmp_path / layout
-        convert_dataset(data, folder, layout, workers=1, log=lambda _: None)
-        back = tmp_path / f"{layout}-back"
-        convert_dataset(folder, back, "parquet", workers=1, log=lambda _: None)
-        assert open_dataset(back)["train"].columns("query")["query"].to_pylist() == queries
+    for layout in FORMATS:
+        convert_dataset(data, tmp_path / layout, layout, log=lambda _: None)
+    convert_dataset(tmp_path / "original", tmp_path / "back", "parquet", log=lambda _: None)
+    assert open_dataset(tmp_path / "back")["train"].columns("query")["query"].to_pylist() == queries
 
 
 def run_of(data: Path, setting: str, runs: Path) -> Run:

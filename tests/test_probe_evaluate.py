@@ -93,7 +93,6 @@ def test_evaluate_takes_the_head_of_what_is_there_or_a_sample_of_all(checklist: 
     assert (found["total_acc"], found["number_of_data"], found["total"]) == (round(2 / 3, 4), 3, 4)  # 0, 2, 3 of 0 to 3
     sample = evaluate(checklist, Told(TOLD), "corrected", MAX_NUM=8)
     assert sample["total"] == 4 and sample["rules"] == "corrected"
-    assert (checklist / "out/itc/.kept/Attribute_color_vg.json").is_file()  # the earlier result
 
 
 def test_evaluate_scores_itm(checklist: Path) -> None:

@@ -15,7 +15,7 @@ from train.prepare import dataset_folder
 from train.results.store import read_config, run_name
 from travlr.config import Style
 from travlr.files import path_digest
-from travlr.formats.manifest import read_manifest
+from travlr.manifest import read_manifest
 from travlr.plugins import import_name
 from travlr.tasks import config_from_dict
 

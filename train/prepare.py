@@ -11,8 +11,7 @@ from travlr.audit.checks import audit
 from travlr.cli import Log
 from travlr.dataset import open_dataset
 from travlr.files import path_digest
-from travlr.formats.base import file_problem
-from travlr.formats.manifest import FORMAT_VERSION, MANIFEST, has_manifest, read_manifest
+from travlr.manifest import MANIFEST, file_problem, has_manifest, read_manifest
 from travlr.tasks import TASKS
 
 PASSED = ".audited"  # in the folder of runs: an empty file for each dataset that passed, named by its digest
@@ -82,11 +81,6 @@ def check_files(folder: Path, task: str) -> None:
         raise ValueError(f"data={error}{way}") from None
     dataset.check_task(task)
     manifest = dataset.manifest
-    if manifest["format_version"] != FORMAT_VERSION:
-        raise ValueError(
-            f"data={folder}: format version {manifest['format_version']}, not this program's {FORMAT_VERSION}; "
-            "generate it again with python -m travlr.generate"
-        )
     if problem := next(filter(None, (file_problem(folder, file) for file in manifest["files"])), None):
         raise ValueError(f"data={folder}: {problem}; generate it again with python -m travlr.generate")
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from travlr import cli
 from travlr.files import regular, replacing
-from travlr.formats.manifest import read_manifest
+from travlr.manifest import read_manifest
 from travlr.rules import RULES, Rule, SplitArrays, examples_of, query_features, read_split, word_lists
 from travlr.scene import SPLITS
 from travlr.tasks import TASKS

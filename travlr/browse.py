@@ -13,7 +13,6 @@ if __name__ == "__main__":
 
 import base64
 import contextlib
-import functools
 import hashlib
 import html
 import io
@@ -35,11 +34,11 @@ from travlr.audit.pictures import renderer_of
 from travlr.audit.rows import QUERY, TOTAL, score
 from travlr.baselines import best_unbound, dataset_baselines
 from travlr.cli import whole_number
+from travlr.columns import OBJECT, damage
 from travlr.config import Config, Style
+from travlr.dataset import open_dataset
 from travlr.files import replacing
-from travlr.formats import LAYOUTS
-from travlr.formats.columns import OBJECT, damage
-from travlr.formats.manifest import MANIFEST, has_manifest, read_manifest
+from travlr.manifest import MANIFEST, has_manifest, read_manifest
 from travlr.scene import COLOURS, SHAPES, column_name
 from travlr.tasks import TASKS, config_from_dict
 
@@ -122,8 +121,7 @@ def surveys_of(folder: Path, manifest: dict[str, Any], limit: int, seed: int) ->
     """A survey of each split. Raises `ValueError` where the rows are not as many as the manifest says."""
     surveys = {}
     for split, counts in manifest["splits"].items():
-        tables = functools.partial(LAYOUTS[manifest["layout"]].read, folder, manifest, split)
-        surveys[split] = survey(tables, limit, f"{seed} {split}")
+        surveys[split] = survey(open_dataset(folder)[split].tables, limit, f"{seed} {split}")
         if (rows := sum(map(sum, surveys[split].counts.values()))) != counts["rows"]:
             raise ValueError(f"{folder}: {split} has {rows} rows, its manifest says {counts['rows']}; damaged")
     return surveys
@@ -268,7 +266,6 @@ def facts_of(manifest: dict[str, Any], settings: dict[str, str]) -> list[tuple[s
     names = {"colours": "world.colours", "shapes": "world.shapes", "sizes": "world.sizes"}
     names |= {"queries by": "query_by", "seed": "seed", "pictures": "style.image", "captions": "style.caption"}
     facts = [("grid", " × ".join(sides)), *((label, settings.get(name, "")) for label, name in names.items())]
-    facts.append(("format", f"{manifest['layout']}{'' if settings else ' (of unknown settings)'}"))
     facts.append(("content digest", str(manifest.get("content_digest") or "")))
     return [(label, value) for label, value in facts if value]
 
@@ -330,7 +327,7 @@ def main(arguments: list[str]) -> int:
     parser = cli.Parser(
         "python -m travlr.browse", description="Write a web page to look at a dataset: one file, no network."
     )
-    parser.add_argument("folder", metavar="DIR", type=cli.folder, help="a dataset in any format, or the published one")
+    parser.add_argument("folder", metavar="DIR", type=cli.folder, help="a dataset")
     parser.add_argument("--out", metavar="FILE", type=Path, help=f"the page (default: DIR/{NAME})")
     parser.add_argument("--examples", metavar="N", type=whole_number, default=200, help="of each split (default: 200)")
     parser.add_argument("--seed", metavar="S", type=whole_number, default=0, help="chooses the examples (default: 0)")

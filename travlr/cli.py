@@ -12,7 +12,6 @@ import itertools
 import json
 import os
 import re
-import signal
 import sys
 import textwrap
 from collections.abc import Callable, Collection, Container, Iterator, Mapping, Sequence
@@ -24,7 +23,6 @@ from travlr.scene import field_types, in_words
 CONF = Path(__file__).resolve().parent.parent / "conf"
 HELP_WIDTH = 116  # columns of a line of `--help`, without its indent
 MOST_VALUES = 1_000  # of a setting that is swept over
-AGAIN_AFTER = 0.05  # seconds from a dropped Ctrl-C to the next try
 
 Log = Callable[[str], object]  # receives one line of progress, like print
 
@@ -58,14 +56,13 @@ def run(program: str, main: Callable[[list[str]], int | None]) -> NoReturn:
     """Run a command and exit. Every failure that a user can cause becomes one line on stderr."""
     code = 1
     try:
-        code = _interruptible(main, sys.argv[1:])
+        code = main(sys.argv[1:]) or 0
         if sys.stdout:  # None where it was closed from the start
             sys.stdout.flush()
     except (UsageError, ValueError) as error:
         code = 2 if isinstance(error, UsageError) else 1
         print(f"{program}: {error}", file=sys.stderr)
     except KeyboardInterrupt:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # once is enough
         code = 130
         print(f"\n{program}: stopped; run the same command again to go on", file=sys.stderr)
     except BrokenPipeError:  # the reader of our output has gone
@@ -76,39 +73,7 @@ def run(program: str, main: Callable[[list[str]], int | None]) -> NoReturn:
     except OSError as error:
         where = f"{error.filename}: " if error.filename else "output: "
         print(f"{program}: {where}{error.strerror or error}; mend it and run the same command again", file=sys.stderr)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # nothing is left to stop
     sys.exit(code)
-
-
-def _interruptible(main: Callable[[list[str]], int | None], arguments: list[str]) -> int:
-    """The result of `main`. Ctrl-C raises `KeyboardInterrupt`, even where a library turns it into another error, and
-    again where Python drops it, as it does with every exception in a `__del__`."""
-    interrupts: list[int] = []
-    print_dropped = sys.unraisablehook
-
-    def interrupt(number: int, _: object) -> None:
-        interrupts.append(number)
-        raise KeyboardInterrupt
-
-    def dropped(unraisable: Any) -> None:
-        if interrupts and issubclass(unraisable.exc_type, KeyboardInterrupt):
-            signal.setitimer(signal.ITIMER_REAL, AGAIN_AFTER)
-        else:
-            print_dropped(unraisable)
-
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, interrupt)
-        signal.signal(signal.SIGALRM, interrupt)
-        sys.unraisablehook = dropped
-    try:
-        return main(arguments) or 0
-    except Exception:
-        if interrupts:  # such as OmegaConf's own error about a value that it had not finished
-            raise KeyboardInterrupt from None
-        raise
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        sys.unraisablehook = print_dropped
 
 
 def compose(

@@ -1,6 +1,6 @@
 """Lazy reading of Parquet datasets: ours, and those that other programs wrote with our columns.
 
-`open_dataset(folder)["test_ood"][12].caption` reads one row. The formats on disk are in `travlr.formats`.
+`open_dataset(folder)["test_ood"][12].caption` reads one row.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ import bisect
 import itertools
 import operator
 import os
-import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,8 +17,8 @@ from typing import Any, SupportsIndex, overload
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from travlr.formats.columns import COLUMNS, SCHEMA, open_parquet, read_table, scene_of, sound
-from travlr.formats.manifest import read_manifest
+from travlr.columns import COLUMNS, SCHEMA, open_parquet, read_table, scene_of, sound
+from travlr.manifest import read_manifest
 from travlr.scene import Scene
 
 
@@ -112,6 +111,18 @@ class SplitReader:
             for group in range(file.num_row_groups):
                 yield sound(read_table(file, path, names, group), path)
 
+    def rows(self, start: int = 0, stop: int | None = None) -> Iterator[pa.Table]:
+        """Rows start to stop (None: to the end) with all columns, at most a thousand at a time."""
+        stop, begin = len(self) if stop is None else stop, 0
+        for number, path in enumerate(self._paths):
+            file = self._file(number)
+            for group in range(file.num_row_groups):
+                end = begin + file.metadata.row_group(group).num_rows
+                if begin < stop and end > start:
+                    table = sound(read_table(file, path, group=group), path)
+                    yield table[max(0, start - begin) : stop - begin]
+                begin = end
+
     def columns(self, *names: str) -> pa.Table:
         """Whole columns as one table; pictures are not touched unless `image` is named."""
         _check_columns(names)
@@ -156,12 +167,6 @@ class Dataset:
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder)
         self.manifest = read_manifest(folder)
-        if self.manifest["layout"] != "parquet":
-            parquet = shlex.join([str(folder), f"{self.folder}-parquet"])
-            raise ValueError(
-                f"{folder}: has format={self.manifest['layout']}, random access needs parquet; "
-                f"python -m travlr.convert {parquet} format=parquet"
-            )
         self.splits = {
             split: SplitReader(
                 [(self.folder / f["name"], f.get("rows", 0)) for f in self.manifest["files"] if f["split"] == split]

@@ -1,26 +1,20 @@
-"""Atomic writing of files, locks of folders, and digests of files. Imports nothing else of this project.
-
-The folder of an unfinished dataset holds a folder `.travlr` with the lock, the plan and temporary files. A file that
-would be replaced by other bytes moves to `.kept`: it is damaged, or a user has edited it.
-"""
+"""Atomic writing of files, locks of folders, and digests of files. Imports nothing else of this project."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import fcntl
-import filecmp
 import functools
 import hashlib
 import os
 import secrets
 import shutil
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 WORK = ".travlr"
-KEPT = ".kept"
 
 
 class Locked(ValueError):
@@ -31,7 +25,7 @@ class Locked(ValueError):
 def replacing(path: Path, sync: bool = True) -> Iterator[Path]:
     """Yield a temporary path in the folder of `path`. On success it replaces `path`; on an exception it is removed.
 
-    sync: wait until the bytes are on the disk. `placed` also keeps the file that it replaces.
+    sync: wait until the bytes are on the disk.
     """
     with _temporary(path.with_name(f".{path.name}")) as temporary:
         yield temporary
@@ -65,42 +59,6 @@ def waiting_lock(path: Path) -> Iterator[None]:
         yield
 
 
-@contextlib.contextmanager
-def placed(folder: Path, name: str, sync: bool = True) -> Iterator[Path]:
-    """Yield a temporary path. On success it becomes `folder / name`; on an exception it is removed.
-
-    An older file with other bytes moves to `.kept`. sync: wait until the bytes are on the disk, which is slow for many
-    small files; parts need no sync, because their records show which of them a power failure has damaged.
-
-    Raises `OSError` with the name of the file that cannot be written.
-    """
-    target = folder / name
-    with _temporary(folder / WORK / target.name) as temporary:
-        try:
-            yield temporary
-            if sync:
-                _sync(temporary)
-            if target.exists() and not name.startswith(WORK):
-                if filecmp.cmp(temporary, target, shallow=False):
-                    return
-                _keep(folder, name)
-            os.replace(temporary, target)
-        except OSError as error:
-            number = error.errno or errno.EIO
-            raise OSError(number, os.strerror(number), str(target)) from None
-
-
-def _keep(folder: Path, name: str) -> None:
-    """Move a file to `.kept`, under a name that no earlier one has."""
-    target = folder / KEPT / name
-    target.parent.mkdir(parents=True, exist_ok=True)
-    number = 1
-    while target.exists():
-        number += 1
-        target = folder / KEPT / f"{name}.{number}"
-    os.replace(folder / name, target)
-
-
 def check_apart(source: Path, folder: Path) -> None:
     """Raise `ValueError` where the folder to write and the source are the same, or one of them lies in the other."""
     paths = source.resolve(), folder.resolve()
@@ -108,11 +66,16 @@ def check_apart(source: Path, folder: Path) -> None:
         raise ValueError(f"{folder}: is, holds or lies in {source}; name another folder")
 
 
-def put_file(folder: Path, name: str, chunks: Iterable[bytes], sync: bool = True) -> None:
-    """Write `folder / name` atomically."""
-    with placed(folder, name, sync) as path, open(path, "wb") as file:
-        for chunk in chunks:
-            file.write(chunk)
+def put_file(path: Path, data: bytes, sync: bool = True) -> None:
+    """Write a file atomically. sync: wait until the bytes are on the disk."""
+    with replacing(path, sync) as temporary:
+        temporary.write_bytes(data)
+
+
+def hashed(path: Path) -> dict[str, str | int]:
+    """Size in bytes and SHA-256 of a file."""
+    with open(regular(path), "rb") as file:
+        return {"sha256": hashlib.file_digest(file, "sha256").hexdigest(), "bytes": file.tell()}
 
 
 def regular(path: Path) -> Path:
@@ -123,22 +86,6 @@ def regular(path: Path) -> Path:
     if not stat.S_ISREG(os.stat(path).st_mode):
         raise OSError(errno.EINVAL, "not a regular file", str(path))
     return path
-
-
-def read_chunks(path: Path) -> Iterator[bytes]:
-    with open(regular(path), "rb") as file:
-        while chunk := file.read(1 << 20):
-            yield chunk
-
-
-def hashed(paths: Iterable[Path]) -> dict[str, str | int]:
-    """Size in bytes and SHA-256 of the concatenation of files."""
-    digest, size = hashlib.sha256(), 0
-    for path in paths:
-        for chunk in read_chunks(path):
-            digest.update(chunk)
-            size += len(chunk)
-    return {"bytes": size, "sha256": digest.hexdigest()}
 
 
 @contextlib.contextmanager
@@ -185,14 +132,6 @@ def clear(folder: Path, keep: tuple[str, ...]) -> None:
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
 
 
-def is_work_alone(folder: Path) -> bool:
-    """Whether `.travlr` is missing, or holds only files of a run that ended before it wrote its plan."""
-    work = folder / WORK
-    if not work.is_dir():
-        return not work.exists()
-    return all(p.name in ("lock", "parts") or p.suffix == ".tmp" for p in work.iterdir())
-
-
 def close(folder: Path) -> None:
     """Remove `.travlr` while holding its lock. Another process may take the lock as soon as its file is gone."""
     clear(folder / WORK, keep=("lock",))
@@ -220,4 +159,4 @@ def _sha256(path: Path) -> str:
 
 @functools.cache  # the runs of a sweep share files, which may have gigabytes
 def _sha256_of(path: Path, size: int, mtime_ns: int) -> str:
-    return str(hashed([path])["sha256"])
+    return str(hashed(path)["sha256"])

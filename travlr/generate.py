@@ -11,6 +11,7 @@ import functools
 import json
 import operator
 import shlex
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,16 +24,15 @@ from render.image import make_renderer
 from render.pictures.renderer import Renderer
 from render.text import make_captioner
 from travlr import cli
+from travlr.columns import IMAGE, OBJECT, ROW_GROUP, SCHEMA, example_id, query_form
 from travlr.config import Config, check_choice, check_settings, config_dict, option
-from travlr.dataset import Example, examples_of
-from travlr.formats import LAYOUTS
-from travlr.formats.base import Part
-from travlr.formats.columns import IMAGE, OBJECT, ROW_GROUP, SCHEMA, example_id, query_form
-from travlr.formats.writing import Plan, write_dataset
+from travlr.dataset import Example, examples_of, open_dataset
+from travlr.exports import FORMATS, check_export, export
 from travlr.sampler import Sampler
 from travlr.scene import SPLITS, Batch
 from travlr.tasks import TASKS, config_from_dict, make_task, query_text
-from travlr.workers import EXECUTORS
+from travlr.workers import RAY
+from travlr.writing import write_dataset
 
 
 class Generator:
@@ -147,11 +147,11 @@ def iterate(config: Config, split: str, start: int = 0, stop: int | None = None)
         yield from examples_of(generator(config).table(split, begin, min(begin + 256, end)))
 
 
-def part_tables(config_json: str, part: Part) -> Iterator[pa.Table]:
-    """The rows of a part."""
+def tables_of(config_json: str, split: str, start: int, stop: int) -> Iterator[pa.Table]:
+    """Rows start to stop of a split, a thousand at a time."""
     maker = _generator(config_json)
-    for start in range(part.start, part.stop, ROW_GROUP):
-        yield maker.table(part.split, start, min(start + ROW_GROUP, part.stop))
+    for begin in range(start, stop, ROW_GROUP):
+        yield maker.table(split, begin, min(begin + ROW_GROUP, stop))
 
 
 @dataclass(frozen=True)
@@ -159,14 +159,14 @@ class GenerateArguments:
     """Where and how to write a dataset. None of these settings changes an example."""
 
     out: str | None = option(None, "folder to write; null for data/TASK")
-    format: str = option("parquet", choices=LAYOUTS)
-    rows_per_file: int = option(8000, least=1)
-    workers: int = option(0, "processes; 0 for one per core", least=0)
-    executor: str = option("local", choices=EXECUTORS)
+    format: str = option("parquet", choices=("parquet", *FORMATS))
+    workers: int | str = option(0, "processes; 0 for one per core, ray for a Ray cluster (an optional extra)")
     overwrite: bool = option(False, "write a finished dataset in `out` again, or replace one of another config")
 
     def __post_init__(self) -> None:
         check_settings(self)
+        if self.workers != RAY and (type(self.workers) is not int or self.workers < 0):
+            raise ValueError(f"workers={self.workers}: must be a whole number of 0 or more, or {RAY}")
 
 
 def generate_dataset(
@@ -177,17 +177,18 @@ def generate_dataset(
     Raises `ValueError` as `Generator` and `write_dataset` do.
     """
     maker = generator(config)
-    plan = Plan(
-        folder=Path(job.out or f"data/{config.task}"),
-        layout=job.format,
-        task=config.task,
-        counts={split: getattr(config.count, split) for split in SPLITS if getattr(config.count, split)},
-        rows_per_file=job.rows_per_file,
-        about={"config": config_dict(config), "held_out": maker.task.held_out()},
-        tables=functools.partial(part_tables, json.dumps(config_dict(config))),
-        pixels=None if job.format == "original" else maker.renderer.digest(),
-    )
-    return write_dataset(plan, workers=job.workers, executor=job.executor, overwrite=job.overwrite, log=log)
+    about = {"config": config_dict(config), "held_out": maker.task.held_out(), "pixels": maker.renderer.digest()}
+    counts = {split: getattr(config.count, split) for split in SPLITS}
+    tables = functools.partial(tables_of, json.dumps(config_dict(config)))
+    folder = Path(job.out or f"data/{config.task}")
+    if job.format == "parquet":
+        return write_dataset(folder, counts, about, tables, job.workers, job.overwrite, log)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent) as parquet:
+        manifest = write_dataset(Path(parquet), counts, about, tables, job.workers, log=log)
+        splits = open_dataset(parquet).splits
+        export(job.format, folder, {split: reader.rows() for split, reader in splits.items()}, manifest)
+    return manifest
 
 
 # Command line ----------------------------------------------------------------------------------------------------
@@ -235,7 +236,8 @@ def main(arguments: list[str]) -> int:
     cli.without_pandas()
     config, job = settings(arguments)
     try:
-        LAYOUTS[job.format].check(config_dict(config))
+        if job.format != "parquet":
+            check_export(job.format, Path(job.out or f"data/{config.task}"), config_dict(config))
         generator(config)
     except ValueError as error:
         raise cli.UsageError(str(error)) from None

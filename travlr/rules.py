@@ -23,10 +23,10 @@ from PIL import Image as pillow
 
 from render.shapes import LEVELS, WHITE, blend
 from render.text import CAPTION_STYLES
+from travlr.columns import damage
 from travlr.config import Style
-from travlr.formats import LAYOUTS
-from travlr.formats.columns import damage
-from travlr.formats.manifest import MANIFEST
+from travlr.dataset import open_dataset
+from travlr.manifest import MANIFEST
 from travlr.scene import COLOURS
 from travlr.tasks import TASKS, config_from_dict
 
@@ -324,9 +324,8 @@ RULES = (
 
 def read_split(folder: Path, manifest: dict[str, Any], split: str) -> pa.Table:
     """The first rows of a split: `COLUMNS`, and `picture`, the bytes of each picture file."""
-    layout, rows = LAYOUTS[manifest["layout"]], min(ROWS, manifest["splits"][split]["rows"])
     parts: list[pa.Table] = []
-    for table in layout.read(folder, manifest, split, 0, rows):
+    for table in open_dataset(folder)[split].rows(0, ROWS):
         pictures = table["image"].combine_chunks().field("bytes")
         inks = []
         for picture in pictures:

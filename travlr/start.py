@@ -1,7 +1,7 @@
-"""Starts a command such that Ctrl-C never prints a traceback, not even during the imports of the command.
+"""Starts a command: sets what OpenMP must find before torch is imported, and imports the module of the command.
 
-A module that is run with `python -m` calls `start_command` before its own imports, which may take seconds. So this
-module is apart from `travlr.cli` and imports nothing at its top.
+It is apart from `travlr.cli` and imports nothing at its top, so that a module that is run with `python -m` can call it
+before its own imports.
 """
 
 from __future__ import annotations
@@ -12,18 +12,7 @@ if TYPE_CHECKING:
 
 
 def start_command(program: str, module: str) -> NoReturn:
-    """Import the module of a command and run its `main` with `travlr.cli.run`.
-
-    During the imports Ctrl-C ends the process by the signal itself, because imported modules may print or swallow a
-    `KeyboardInterrupt`. Nothing is lost, as no work has begun.
-    """
-    try:
-        import signal
-    except KeyboardInterrupt:
-        raise SystemExit(130) from None
-    interactive = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # background jobs ignore Ctrl-C
-    if interactive:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    """Import the module of a command and run its `main` with `travlr.cli.run`."""
     import os
     from importlib import import_module
 
@@ -33,12 +22,12 @@ def start_command(program: str, module: str) -> NoReturn:
         os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     if container_cores() is not None:  # torch sees the cores of the machine alone
         os.environ.setdefault("OMP_NUM_THREADS", str(usable_cores()))
+    try:
+        from travlr import cli
 
-    from travlr import cli
-
-    main = import_module(module).main
-    if interactive:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        main = import_module(module).main
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None
     cli.run(program, main)
 
 

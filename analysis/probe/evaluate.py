@@ -44,7 +44,7 @@ class PredictModel(Protocol):
 class Evaluate:
     """The toolbox's interface: `Evaluate("run.yaml", model=model).start()`.
 
-    An interrupted run continues where it stopped; different results of an earlier run are kept. Items at which the
+    An interrupted run continues where it stopped; results of an earlier run are replaced. Items at which the
     model fails are counted; the others are scored.
 
     folder, images: as of `read_corpus`. rules: `corrected` takes a sample of MAX_NUM // 2 records, drawn from the seed,
@@ -124,8 +124,8 @@ class Evaluate:
             "first_failure": next((answer.why for answer in answers if answer.status in ("unreadable", "failed")), ""),
         }
         lines = {record.item.id: record.line for record in read_answers(unfinished / ANSWERS)}
-        put_file(out, f"{name}.jsonl", [lines[item.id] for item in part.items])
-        put_file(out, f"{name}.json", [json.dumps(result, indent=4).encode()])
+        put_file(out / f"{name}.jsonl", b"".join(lines[item.id] for item in part.items))
+        put_file(out / f"{name}.json", json.dumps(result, indent=4).encode())
         shutil.rmtree(unfinished)  # the next start scores again, as the weights may have changed
         return result
 

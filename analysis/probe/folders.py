@@ -96,7 +96,7 @@ def is_begun(folder: Path, records: tuple[str, ...], settings: Mapping[str, Any]
             return True
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is not a folder")
-    if any(path.name != files.WORK for path in folder.glob("*")) or not files.is_work_alone(folder):
+    if any(path.name != files.WORK for path in folder.glob("*")):
         raise ValueError(f"{folder} is not empty and holds no {noun}; name another folder")
     return False
 
@@ -113,4 +113,4 @@ def put_files(folder: Path, contents: Mapping[str, bytes], sync: bool = True) ->
     """Write files to a folder that is locked."""
     for name, data in contents.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        files.put_file(folder, name, [data], sync)
+        files.put_file(folder / name, data, sync)

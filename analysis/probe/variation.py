@@ -341,7 +341,7 @@ def sentences_of(options: argparse.Namespace) -> list[str]:
 def main(arguments: list[str]) -> None:
     from analysis.probe.scorers.loading import load, weights_of
     from train.results.provenance import environment
-    from travlr.formats.manifest import versions
+    from travlr.manifest import versions
 
     options = parser().parse_args(arguments)
     thing = object_of(options.object)

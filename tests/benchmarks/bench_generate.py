@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from isal import isal_zlib
 from PIL import Image as pillow
 
@@ -30,13 +29,11 @@ from render.image import IMAGE_STYLES
 from render.png import deflate
 from render.text import CAPTION_STYLES, make_captioner
 from travlr import Cardinality
+from travlr.columns import rows_digest
 from travlr.config import Count, Image, Style
-from travlr.files import WORK
-from travlr.formats import LAYOUTS
-from travlr.formats.base import Part, parts_of
-from travlr.formats.columns import rows_digest
 from travlr.generate import GenerateArguments, Generator, generate_dataset, generator, renderer_of
 from travlr.tasks import TASKS, config_from_dict
+from travlr.writing import write_shard
 
 TASK_ROWS = 8000
 
@@ -90,8 +87,6 @@ def breakdown(folder: Path) -> None:
         maker = Generator(kind())
         batch = maker.batch("train", 0, TASK_ROWS)
         written = maker.table("train", 0, TASK_ROWS)
-        part = parts_of(task, {"train": TASK_ROWS}, TASK_ROWS)[0]
-        (folder / WORK).mkdir(exist_ok=True)
         lines = packed_lines(maker, batch.grid[:500])
         captions = "".join(written["caption"].to_pylist()).encode()
 
@@ -105,7 +100,7 @@ def breakdown(folder: Path) -> None:
             "render and deflate": functools.partial(maker.renderer.pngs, batch.grid),
             "all columns": functools.partial(maker.table, "train", 0, TASK_ROWS),
             "digest": functools.partial(rows_digest, written),
-            "write Parquet": functools.partial(write, folder, part, written),
+            "write Parquet": functools.partial(write_shard, folder / "shard.parquet", [written]),
             "floor": floor,
         }
         took = {name: seconds(step, 3) / TASK_ROWS * 1e6 for name, step in steps.items()}
@@ -113,10 +108,6 @@ def breakdown(folder: Path) -> None:
         rows.append([task, *(f"{t:.1f}" for t in took.values()), f"{whole:.1f}", f"{whole / took['floor']:.1f}"])
     head = ["task", *steps, "whole", "whole / floor"]
     table("Microseconds per example, one process (all columns = sample + captions + pictures + arrays)", head, rows)
-
-
-def write(folder: Path, part: Part, rows: pa.Table) -> None:
-    LAYOUTS["parquet"].write(folder, part, iter([rows]))
 
 
 def packed_lines(maker: Generator, grid: np.ndarray) -> list[bytes]:

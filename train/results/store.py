@@ -27,8 +27,8 @@ from train.results.baselines import BaselineScore
 from train.results.columns import RESULT_COLUMNS, Row
 from train.results.scores import TEST, Scores
 from travlr.cli import Log
+from travlr.columns import damage
 from travlr.files import WORK, close, regular, replacing, waiting_lock
-from travlr.formats.columns import damage
 
 VERSION = 1  # of a run's folder; a newer one is refused
 CONFIG, RESULTS, CURVE, PRECISION = "config.json", "results.csv", "curve.csv", "precision"

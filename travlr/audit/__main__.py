@@ -18,7 +18,7 @@ from travlr.baselines import RuleScore, dataset_baselines, table
 
 def main(arguments: list[str]) -> int:
     parser = cli.Parser(prog="python -m travlr.audit", description="Check a dataset from its files alone.")
-    parser.add_argument("dir", metavar="DIR", type=cli.folder, help="folder of a dataset, in any format")
+    parser.add_argument("dir", metavar="DIR", type=cli.folder, help="folder of a dataset")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
     parser.add_argument("--workers", type=int, default=0, metavar="N", help="processes (default: one per core)")
     parser.add_argument(

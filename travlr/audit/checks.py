@@ -5,38 +5,33 @@ A chunk leaves counts and a hash of 16 bytes for each row, so memory hardly grow
 
 from __future__ import annotations
 
-import csv
-import fnmatch
 import functools
-import json
 import math
 import os
 from collections import defaultdict
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from render.text import CAPTION_STYLES, parse_caption
-from travlr import baselines
-from travlr.audit.examine import DatasetInfo, Findings, chunks_of, examine, read_info
-from travlr.audit.pictures import renderer_of
-from travlr.audit.proof import regeneration_checks
+from render.text import CAPTION_STYLES
+from travlr.audit.examine import (
+    COMPRESSED,
+    GENERATED,
+    DatasetInfo,
+    Findings,
+    chunks_of,
+    examine,
+    manifest_problem,
+    read_info,
+)
 from travlr.audit.report import Check, checked, counted
 from travlr.audit.rows import QUERY, ROW_CHECKS, TOTAL, score
-from travlr.files import regular
-from travlr.formats.base import CARD, names_present
-from travlr.formats.columns import content_digest, damage, open_parquet
-from travlr.formats.manifest import MANIFEST
+from travlr.columns import content_digest
 from travlr.scene import IN_DISTRIBUTION
 from travlr.tasks import TASKS
 from travlr.workers import Progress, run
 
-DATA_ENDINGS = {  # of files that loaders of a folder read
-    *(".arrow", ".csv", ".gz", ".jpeg", ".jpg", ".json", ".jsonl", ".npy", ".parquet", ".png", ".py"),
-    *(".tar", ".tsv", ".webp", ".zip"),
-}
 BOUND, Z = 0.51, 3.0902  # a rule fails where the lower 99.9 % bound of its accuracy lies above BOUND
 
 
@@ -54,21 +49,22 @@ def audit(folder: str | os.PathLike[str], workers: int = 0) -> list[Check]:
         checks.append(counted(findings, "columns", "as they should be, no null in any row"))
     checks += [*file_checks(info, findings), *row_checks(info, findings), *split_checks(findings)]
     checks += [*balance_checks(findings), *shortcut_checks(info, findings)]
-    return [*checks, *regeneration_checks(info, findings)]
+    return [*checks, *generated_check(info, findings)]
 
 
 def file_checks(info: DatasetInfo, findings: Findings) -> list[Check]:
-    """The manifest against the files, and what only metadata.jsonl of the published layout holds."""
+    """The manifest against the files."""
     checks = [
         Check("manifest", "note", 0, "none: no settings and hashes to check, and nothing to make the rows again from")
     ]
-    if info.origin:
+    if info.ours:
+        problem = manifest_problem(info)
         failures = sum(n for (check, _), n in findings.failures.items() if check == "files")
         problems = [f"{failures} of them; first {findings.first['files'][1]}"] if failures else []
-        checks = [checked("files", findings.totals["files"], problems, "SHA-256 as in the manifest"), other_files(info)]
-        checks += [picture_mode(info)] if info.layout != "original" else []
+        checks = [checked("manifest", 1, [problem] if problem else [], "as its settings make it")]
+        checks.append(checked("files", findings.totals["files"], problems, "SHA-256 as in the manifest"))
     problems = [findings.first["rows"][1]] if "rows" in findings.first else []
-    for split, n in ({key: {"rows": 0, "true": 0} for key in findings.rows} | info.splits).items():
+    for split, n in ({name: {"rows": 0, "true": 0} for name in findings.rows} | info.splits).items():
         rows, true = findings.rows[split], findings.true[split]
         if (rows, true) != (n["rows"], n.get("true", true)):
             problems.append(
@@ -79,83 +75,22 @@ def file_checks(info: DatasetInfo, findings: Findings) -> list[Check]:
     checks.append(
         checked("rows", findings.rows.total(), problems, "as many rows and true answers as the manifest says")
     )
-    if info.digest:
+    if info.ours:
         sums = {split: findings.digests[split] % (1 << 256) for split in info.splits}
-        pixels = renderer_of(info.rules.config).digest() if info.pixels and info.rules.config else info.pixels
-        digest = content_digest(sums, pixels)
-        problems = [f"{digest[:16]} is not {info.digest[:16]}, the manifest's"] if digest != info.digest else []
+        digest, due = content_digest(sums, info.manifest["pixels"]), info.manifest["content_digest"]
+        problems = [f"{digest[:16]} is not {due[:16]}, the manifest's"] if digest != due else []
         checks.append(checked("content digest", findings.rows.total(), problems, digest[:16]))
-    return checks + (metadata_checks(info.folder) if info.layout == "original" else [])
+    return checks
 
 
-def other_files(info: DatasetInfo) -> Check:
-    """Files that the manifest does not list; a failure only where other programs would read them as part of a split."""
-    ours = {MANIFEST, *CARD, baselines.FILE, *names_present(info.folder, info.files)}
-    paths = (Path(parent, name).relative_to(info.folder) for parent, _, names in os.walk(info.folder) for name in names)
-    others = sorted({str(path) for path in paths} - ours)
-    problems = [f"{name} would be read as part of a split" for name in others if is_read(name, info.data_files)]
-    if problems or not others:
-        return checked("other files", len(others), problems[:1], "none")
-    return Check("other files", "note", len(others), f"not of the dataset: {', '.join(others[:3])}")
-
-
-def is_read(name: str, globs: Sequence[str]) -> bool:
-    """Whether Hugging Face `datasets` would read a file of a folder, because of the card's globs or of its ending."""
-    hidden = any(part.startswith((".", "__")) for part in Path(name).parts)  # which it leaves out
-    ending = Path(name).suffix.lower()
-    return any(fnmatch.fnmatch(name, glob) for glob in globs) or (ending in DATA_ENDINGS and not hidden)
-
-
-def picture_mode(info: DatasetInfo) -> Check:
-    """A note where Hugging Face `datasets` reads palette indices from pictures: earlier versions declared no mode."""
-    if info.layout == "parquet":
-        paths, declares = [info.folder / file["name"] for file in info.files], _schema_declares_rgb
-        way = "python -m travlr.convert writes files that declare it"
-    else:
-        paths, declares = [info.folder / "README.md"], _card_declares_rgb
-        way = "remove README.md and run the command that made the dataset again"
-    if silent := [path.name for path in paths if not declares(path)]:
-        detail = f"{silent[0]} does not declare RGB, so Hugging Face datasets gives palette indices; {way}"
-        return Check("picture mode", "note", len(paths), detail)
-    return Check("picture mode", "ok", len(paths), "declared as RGB for Hugging Face datasets")
-
-
-def _schema_declares_rgb(path: Path) -> bool:
-    try:
-        return b'"mode": "RGB"' in (open_parquet(path).schema_arrow.metadata or {}).get(b"huggingface", b"")
-    except ValueError:
-        return True  # a damaged file: other checks report it
-
-
-def _card_declares_rgb(path: Path) -> bool:
-    try:
-        return "mode: RGB\n" in regular(path).read_text(encoding="utf-8").partition("\n---\n")[0]
-    except (OSError, ValueError):
-        return False
-
-
-def metadata_checks(folder: Path) -> list[Check]:
-    """metadata.jsonl of the published layout against index.csv."""
-    problems: dict[str, list[str]] = {"metadata.jsonl": [], "caption_abstract": []}
-    count = 0
-    try:
-        with damage(folder / "metadata.jsonl"):
-            entries = json.loads(regular(folder / "metadata.jsonl").read_text(encoding="utf-8"))
-            for line in csv.DictReader(regular(folder / "index.csv").read_text(encoding="utf-8").splitlines()):
-                count += 1
-                entry = entries[line[""]]
-                if any(str(entry[name]) != line[name] for name in ("query", "answer", "split")):
-                    problems["metadata.jsonl"].append(f"row {line['']}")
-                cells = [(o["row"], o["column"]) for o in entry["objects"]]
-                parsed = [(o.row, o.column) for o in parse_caption(line["caption"])[2]]
-                if [cells[number] for number in entry["caption_abstract"]] != parsed:
-                    problems["caption_abstract"].append(
-                        f"row {line['']}: {entry['caption_abstract']} is not its caption's"
-                    )
-    except ValueError as error:
-        problems["metadata.jsonl"].append(str(error))
-    good = ("query, answer and split as in index.csv", "the order in which the caption names the objects")
-    return [checked(name, count, problems[name], text, "row") for name, text in zip(problems, good, strict=True)]
+def generated_check(info: DatasetInfo, findings: Findings) -> list[Check]:
+    """The rows against those that the generator makes from the settings in the manifest."""
+    if not info.rules.config:
+        return []
+    detail = "every row is as the generator makes it"
+    if number := findings.totals[COMPRESSED]:
+        detail += f"; {number:,} pictures have the same pixels, {COMPRESSED}"
+    return [counted(findings, GENERATED, detail)]
 
 
 def row_checks(info: DatasetInfo, findings: Findings) -> list[Check]:
@@ -165,8 +100,6 @@ def row_checks(info: DatasetInfo, findings: Findings) -> list[Check]:
         good["caption"] = "read back: the objects column, whose order it does not show"
     if info.rules.config is None:
         good["image"] = "only which cells are empty is compared: another program drew it"
-    elif info.pixels is None:
-        good["image"] = "read back: every pixel is as the objects column says, but for what JPEG loses"
     return [counted(findings, name, detail) for name, detail in good.items() if findings.totals[name]]
 
 

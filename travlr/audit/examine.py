@@ -1,4 +1,4 @@
-"""Reads a dataset for the audit: first its manifest, then one chunk of rows after the other, in worker processes."""
+"""Reads a dataset for the audit: first its manifest, then one shard after the other, in worker processes."""
 
 from __future__ import annotations
 
@@ -12,64 +12,41 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from render.png import decode
 from render.text import parse_caption
-from travlr.audit.regenerate import (
-    Origin,
-    differing_rows,
-    due_parts,
-    made_again,
-    origin_of,
-    picture_difference,
-    write_again,
-)
 from travlr.audit.rows import Rules, examine_row, recount, rows_of
-from travlr.audit.structure import parquet_problem
-from travlr.formats import LAYOUTS
-from travlr.formats.base import Part, file_problem
-from travlr.formats.columns import damage, malformed, rows_digest
-from travlr.formats.manifest import MANIFEST, has_manifest, read_manifest
-from travlr.scene import SPLITS
+from travlr.columns import damage, malformed, open_parquet, read_table, rows_digest
+from travlr.config import config_dict
+from travlr.generate import generator
+from travlr.manifest import MANIFEST, file_problem, has_manifest, read_manifest
 from travlr.tasks import config_from_dict, parse_query
 from travlr.tasks.base import Pair
 
-# Checks that compare a dataset with what is made again, or written again (`regenerate.py`).
-ROWS, PICTURES, FILES = "regeneration: rows", "regeneration: pictures", "regeneration: files"
-ENCODING = "encoding"  # a rule whose features are how the picture was encoded, where not as here
+GENERATED = "generated again"  # the check that compares rows with those that the generator makes
+COMPRESSED = "compressed otherwise"  # pictures with the same pixels in other bytes
 
 
 @dataclass(frozen=True)
 class DatasetInfo:
     """What the audit knows of a dataset before it reads the rows: its manifest, as far as it has one.
 
-    splits: rows, and with a manifest true answers, of each split. files: with rows, empty for the published layout.
-    data_files: globs that other programs read. pixels, digest, rows_per_file: of the manifest. origin: None where
-    there is no manifest.
+    splits: rows, and with a manifest true answers, of each split. ours: whether this program wrote the dataset.
     """
 
     folder: Path
-    layout: str
+    manifest: dict[str, Any]
     splits: dict[str, dict[str, int]]
     rules: Rules
-    files: tuple[dict[str, Any], ...]
-    data_files: tuple[str, ...]
-    pixels: str | None
-    digest: str
-    rows_per_file: int
-    origin: Origin | None
+    ours: bool
 
 
 class Chunk(NamedTuple):
-    """A file, or the files of some rows: rows start to stop of a split (None: to its end). Without a split, no rows.
-
-    part: the part in which the file was written, None where the manifest names no such part.
-    """
+    """The rows of a file of a split, of which the first has the number `start` in its split."""
 
     number: int
     split: str
     start: int
-    stop: int | None
     file: dict[str, Any]
-    part: Part | None = None
 
 
 @dataclass
@@ -85,7 +62,6 @@ class Findings:
     true: Counter[str] = field(default_factory=Counter)  # split -> answers
     digests: Counter[str] = field(default_factory=Counter)  # split -> sum of rows_digest
     hashes: list[tuple[str, int, bytes]] = field(default_factory=list)  # split, first row, 16 bytes for each row
-    fragments: dict[str, tuple[int, str]] = field(default_factory=dict)  # of shared files, written again: size, SHA-256
 
     def check(self, name: str, split: str, problem: str) -> None:
         self.totals[name] += 1
@@ -102,79 +78,37 @@ class Findings:
         for check, first in other.first.items():
             self.first[check] = min(first, self.first.get(check, first))
         self.hashes += other.hashes
-        self.fragments |= other.fragments
 
 
 def read_info(folder: Path) -> DatasetInfo:
     """What the audit knows of a dataset before it reads the rows. Raises `ValueError` where the folder holds none."""
     manifest = read_manifest(folder)
-    with damage(folder / MANIFEST):
-        info = info_of(folder, manifest)
-    if info.rules.pairs:
-        return info
-    return replace(info, rules=replace(info.rules, pairs=pairs_in(info, "test_ood")))
-
-
-def info_of(folder: Path, manifest: dict[str, Any]) -> DatasetInfo:
-    ours = has_manifest(folder)
     held_out = manifest["held_out"] if manifest["config"] else {"pairs": [], "queries": []}
-    pixels = manifest["pixels"] if ours else None
-    return DatasetInfo(
-        folder,
-        manifest["layout"],
-        {split: {name: int(n) for name, n in counts.items()} for split, counts in manifest["splits"].items()},
-        Rules(
+    with damage(folder / MANIFEST):
+        rules = Rules(
             config_from_dict(manifest["config"]) if manifest["config"] else None,
             frozenset(tuple(map(str, pair)) for pair in held_out["pairs"]),
             frozenset(frozenset(map(str, query)) for query in held_out["queries"]),
-            exact=pixels is not None,
-            numbered=ours,
-        ),
-        tuple(file for file in manifest["files"] if ours or "rows" in file),
-        tuple(map(str, manifest["data_files"].values())) if ours else (),
-        pixels,
-        str(manifest["content_digest"]) if ours else "",
-        manifest.get("rows_per_file", 1),
-        origin_of(manifest) if ours else None,
-    )
+            numbered=has_manifest(folder),
+        )
+    info = DatasetInfo(folder, manifest, manifest["splits"], rules, has_manifest(folder))
+    return info if rules.pairs else replace(info, rules=replace(rules, pairs=pairs_in(info, "test_ood")))
 
 
 def chunks_of(info: DatasetInfo) -> list[Chunk]:
-    """The chunks that workers examine. A file without rows of its own makes a chunk without split."""
-    if not info.files:
-        return [Chunk(number, split, 0, None, {}) for number, split in enumerate(info.splits)]
+    """The chunks that workers examine: one for each file."""
     chunks, starts = [], Counter[str]()
-    parts = parts_in(info)
-    last = {file["split"]: number for number, file in enumerate(info.files) if "rows" in file}
-    for number, file in enumerate(info.files):
-        split = file["split"] or "" if "rows" in file else ""
-        stop = None if number == last.get(split) else starts[split] + file.get("rows", 0)
-        part = parts.get((file["name"], file.get("start"), file.get("rows")))
-        chunks.append(Chunk(number, split, starts[split], stop, file, part))
-        starts[split] += file.get("rows", 0)
+    for number, file in enumerate(info.manifest["files"]):
+        chunks.append(Chunk(number, file["split"], starts[file["split"]], file))
+        starts[file["split"]] += file["rows"]
     return chunks
-
-
-def parts_in(info: DatasetInfo) -> dict[tuple[Any, ...], Part]:
-    """The parts in which a dataset was written, by name, start and rows of their entries in the manifest."""
-    if info.origin is None:
-        return {}
-    manifest = {"rows_per_file": info.rows_per_file, "files": info.files}
-    counts = {split: info.splits[split]["rows"] for split in SPLITS if split in info.splits}
-    try:
-        parts = due_parts(manifest, counts, info.origin)
-    except ValueError:  # more files than a split can have
-        return {}
-    entries = ((part, LAYOUTS[info.layout].entry(part)) for part in parts)
-    return {(entry["name"], entry.get("start"), entry["rows"]): part for part, entry in entries}
 
 
 def tables_of(info: DatasetInfo, chunk: Chunk) -> Iterator[pa.Table]:
     """The rows of a chunk, malformed ones too. Raises `ValueError` where they cannot be read."""
-    files, rows = info.files, (chunk.start, chunk.stop)
-    if chunk.file and "*" not in chunk.file["name"]:
-        files, rows = (chunk.file,), (0, None)
-    return (table for _, table in LAYOUTS[info.layout].tables(info.folder, {"files": files}, chunk.split, *rows))
+    path = info.folder / chunk.file["name"]
+    file = open_parquet(path)
+    return (read_table(file, path, group=group) for group in range(file.num_row_groups))
 
 
 def pairs_in(info: DatasetInfo, split: str) -> frozenset[Pair]:
@@ -190,44 +124,28 @@ def pairs_in(info: DatasetInfo, split: str) -> frozenset[Pair]:
 
 def examine(info: DatasetInfo, chunk: Chunk) -> Findings:
     """The findings of one chunk."""
-    findings = Findings(chunk.number)
-    if info.origin and chunk.file:
+    findings, name = Findings(chunk.number), chunk.file["name"]
+    if info.ours:
         findings.check("files", chunk.split, file_problem(info.folder, chunk.file))
-    tables = examined(info, chunk, findings)
-    if info.origin and chunk.part:
-        problem, findings.fragments = write_again(info.folder, info.layout, chunk.part, tables)
-        if problem and info.layout == "parquet":
-            name = parquet_problem(info.folder / chunk.file["name"])
-            problem = name or (problem if info.origin.files_here else "")
-            findings.totals[f"{FILES} of other versions"] += not problem
-        findings.check(FILES, chunk.split, problem)
-    for _ in tables:  # those left where writing failed
-        pass
+    try:
+        for table in tables_of(info, chunk):
+            examine_table(info, chunk, table, findings)
+        problem = ""
+        if (rows := findings.rows[chunk.split]) != chunk.file["rows"]:
+            problem = f"{name}: has {rows} rows, not {chunk.file['rows']}"
+    except ValueError as error:
+        problem = str(error)
+    findings.check("rows", chunk.split, problem)
     return findings
 
 
-def examined(info: DatasetInfo, chunk: Chunk, findings: Findings) -> Iterator[pa.Table]:
-    """The tables of a chunk, each examined before it is yielded; malformed ones are left out."""
-    try:
-        for table in tables_of(info, chunk) if chunk.split else ():
-            if examine_table(info, chunk, table, findings):
-                yield table
-        digest = f"{findings.digests[chunk.split] % (1 << 256):064x}"
-        facts = {"rows": findings.rows[chunk.split], "true": findings.true[chunk.split], "rows_digest": digest}
-        keys = [key for key in facts if chunk.split and facts[key] != chunk.file.get(key, facts[key])]
-        problem = f"{keys[0]} is {facts[keys[0]]}, not {chunk.file[keys[0]]}" if keys else ""
-    except ValueError as error:
-        problem = str(error)
-    findings.check("rows", chunk.split, problem and f"{chunk.file.get('name', chunk.split)}: {problem}")
-
-
-def examine_table(info: DatasetInfo, chunk: Chunk, table: pa.Table, findings: Findings) -> bool:
-    """Whether the rows of a table are sound enough to be examined."""
+def examine_table(info: DatasetInfo, chunk: Chunk, table: pa.Table, findings: Findings) -> None:
+    """Examine the rows of a table, unless it is malformed."""
     split, start = chunk.split, chunk.start + findings.rows[chunk.split]
     findings.rows[split] += table.num_rows
     if problem := malformed(table):  # its rows are left out of all other checks, which may fail for that
-        findings.check("columns", split, f"{chunk.file.get('name', split)}, rows from {start} on: {problem}")
-        return False
+        findings.check("columns", split, f"{chunk.file['name']}, rows from {start} on: {problem}")
+        return
     findings.totals["columns"] += table.num_rows
     findings.digests[split] += rows_digest(table)
     hashes = []
@@ -240,27 +158,67 @@ def examine_table(info: DatasetInfo, chunk: Chunk, table: pa.Table, findings: Fi
         for rule, feature in features:
             findings.tally[split, rule, feature, row.answer] += 1
     findings.hashes.append((split, start, b"".join(hashes)))
-    if info.origin and info.origin.config:
-        compare_again(info.origin, table, split, start, findings)
-    return True
+    if info.rules.config:
+        compare_again(info, table, split, start, findings)
 
 
-def compare_again(origin: Origin, table: pa.Table, split: str, start: int, findings: Findings) -> None:
-    """Compare rows and picture files with those made again."""
+def compare_again(info: DatasetInfo, table: pa.Table, split: str, start: int, findings: Findings) -> None:
+    """Compare rows with those that the generator makes for the same places."""
+    assert info.rules.config is not None
     try:
-        due = made_again(origin, split, start, start + table.num_rows)
-    except ValueError as error:
-        findings.check(ROWS, split, f"rows from {start} on: {error}")
+        due = generator(info.rules.config).table(split, start, start + table.num_rows)
+    except (ValueError, IndexError) as error:  # there are no such settings, or no such rows
+        findings.check(GENERATED, split, f"{split} rows from {start} on: {error}")
         return
-    findings.totals.update({ROWS: table.num_rows, PICTURES: table.num_rows})
+    findings.totals[GENERATED] += table.num_rows
     if table.equals(due):
         return
-    for row, problem in differing_rows(table, due):
-        findings.fail(ROWS, split, f"{split} row {start + row}: {problem}")
-    files, due_files = (rows["image"].combine_chunks().field("bytes").to_pylist() for rows in (table, due))
-    for row, answer in enumerate(table["answer"].to_pylist()):
-        problem, features = picture_difference(files[row], due_files[row], origin)
+    for number, (row, other) in enumerate(zip(table.to_pylist(), due.to_pylist(), strict=True), start):
+        if problem := difference(row, other):
+            findings.fail(GENERATED, split, f"{split} row {number}: {problem}")
+        elif row != other:
+            findings.totals[COMPRESSED] += 1
+
+
+def difference(row: dict[str, Any], due: dict[str, Any]) -> str:
+    """The first column in which two rows differ, and how; empty where none does. Of pictures, pixels are compared."""
+    for name, value in due.items():
+        if name == "image":
+            same = row[name] == value or (
+                row[name]["path"] == value["path"] and _pixels(row[name]["bytes"]) == _pixels(value["bytes"])
+            )
+            problem = "" if same else "image is another picture"
+        else:
+            here, there = where_differing(str(row[name]), str(value))
+            problem = "" if row[name] == value else f"{name} is {here}, not {there}"
         if problem:
-            findings.fail(PICTURES, split, f"{split} row {start + row}: {problem}")
-        for feature in features:
-            findings.tally[split, ENCODING, feature, answer] += 1
+            return problem
+    return ""
+
+
+def where_differing(one: str, other: str) -> tuple[str, str]:
+    """The parts of two texts from shortly before their first difference."""
+    same = next((n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+    start = max(0, same - 20)
+    parts = ("…" * bool(start) + text[start : start + 60].replace("\n", "\\n") for text in (one, other))
+    return next(parts), next(parts)
+
+
+def _pixels(data: bytes) -> bytes:
+    try:
+        return bytes(decode(data).tobytes())
+    except Exception as error:  # Pillow raises many kinds for damaged files
+        return repr(error).encode()
+
+
+def manifest_problem(info: DatasetInfo) -> str:
+    """The first entry of the manifest that is not as the generator of its config makes it; empty where all are."""
+    config = info.rules.config
+    if config is None:
+        return ""
+    try:
+        maker = generator(config)
+    except ValueError as error:
+        return f"config: {error}"
+    due = {"config": config_dict(config), "held_out": maker.task.held_out(), "pixels": maker.renderer.digest()}
+    return next((f"{name} is not that of the settings" for name in due if info.manifest[name] != due[name]), "")

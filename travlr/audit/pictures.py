@@ -17,7 +17,6 @@ from travlr.tasks.base import Cells
 ObjectRow = tuple[str, str, str, int, int]  # colour, shape, size, row, column
 
 WHITE, INK = 236, 0.04  # a cell holds an object where more than INK of it is darker; JPEG noise is less, shapes more
-JPEG_ERROR = 36  # of a channel; saving as JPEG leaves up to 29, another object makes 75 in the paper's world
 
 
 def renderer_of(config: Config) -> Renderer:
@@ -29,17 +28,16 @@ def _renderer(style: str, world: World, image: Image) -> Renderer:
     return make_renderer(style, world, image.cell, {size: getattr(image, size) for size in world.sizes})
 
 
-def picture_problem(data: bytes, objects: list[ObjectRow], world: World, config: Config | None, exact: bool) -> str:
+def picture_problem(data: bytes, objects: list[ObjectRow], world: World, config: Config | None) -> str:
     """The first difference between a picture file and the objects of its row; empty where there is none.
 
-    With a config every pixel is compared with the sprites. exact: only PNG is valid, and no pixel may differ; otherwise
-    JPEG is valid, too, and may differ by its compression error. Without a config the way of drawing is unknown, so that
-    only empty and occupied cells are compared.
+    With a config every pixel is compared with the sprites. Without one the way of drawing is unknown, so that only
+    empty and occupied cells are compared.
     """
     from PIL import Image as pillow
 
     try:
-        picture = pillow.open(io.BytesIO(data), formats=("PNG",) if exact else ("PNG", "JPEG"))
+        picture = pillow.open(io.BytesIO(data), formats=("PNG", "JPEG"))
         if picture.width * picture.height > 1 << 26:
             return f"a picture of {picture.width} x {picture.height} pixels"
         picture.load()
@@ -63,9 +61,8 @@ def picture_problem(data: bytes, objects: list[ObjectRow], world: World, config:
             np.array_equal(pixels[:top], canvas[:top]) and np.array_equal(pixels[:, :left], canvas[:, :left])
         ):
             return "differs in the margin"
-        most = JPEG_ERROR if picture.format == "JPEG" else 0
-        differs = differing_cells(renderer.cells_in(pixels), sprites[renderer.tiles(grid)[0]], most)
-        cells = _cells(differs.reshape(grid.shape))
+        differs = renderer.cells_in(pixels) != sprites[renderer.tiles(grid)[0]]
+        cells = _cells(differs.reshape(len(differs), -1).any(axis=1).reshape(grid.shape))
     return f"differs at {chr(65 + min(cells)[1])} {min(cells)[0] + 1}" if cells else ""
 
 
@@ -78,14 +75,6 @@ def comparable(renderer: Renderer, picture: Any) -> tuple[np.ndarray, np.ndarray
     if picture.mode == "P" and picture.getpalette()[: len(palette)] == palette:
         return np.asarray(picture), renderer.sprites, renderer.canvases[0]
     return np.asarray(picture.convert("RGB")), renderer.rgb_sprites, renderer.rgb_canvases[0]
-
-
-def differing_cells(pixels: np.ndarray, sprites: np.ndarray, most: int) -> np.ndarray:
-    """Which cells of a picture, (cells,) bool, differ from their sprites by more than `most`. Both: (cells, …)."""
-    if np.array_equal(pixels, sprites):
-        return np.zeros(len(pixels), bool)
-    error = np.maximum(pixels, sprites) - np.minimum(pixels, sprites)
-    return (error > most).reshape(len(pixels), -1).any(axis=1)
 
 
 def inked_cells(picture: np.ndarray, columns: int, rows: int) -> Cells:

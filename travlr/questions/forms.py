@@ -15,9 +15,9 @@ from typing import Any
 
 from render.captions.style import PREFACE, preface
 from travlr import streams
+from travlr.columns import parse_query_form
 from travlr.config import check_choice, listed
 from travlr.dataset import Example
-from travlr.formats.columns import parse_query_form
 from travlr.scene import Query, Scene, World
 from travlr.tasks import query_text, task_class
 

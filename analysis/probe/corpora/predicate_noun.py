@@ -282,8 +282,8 @@ def write_results(
     """Write answers to the triplets of an evaluation set as a result file with the published columns, in their order
     and number format.
 
-    Writing what `read_results` read restores a published file byte for byte; another file of that name is kept (see
-    `travlr.files`). A triplet that was not scored has no result and no probabilities. result_separate: the share of the
+    Writing what `read_results` read restores a published file byte for byte; a file of that name is replaced.
+    A triplet that was not scored has no result and no probabilities. result_separate: the share of the
     two sentences on the right side of a probability of 0.5; result_strict: whether both are.
     """
     text = io.StringIO()

@@ -112,7 +112,7 @@ def build(
         with files.locked(place):
             is_begun(place, (MANIFEST, CONFIG), config.fingerprint, "probe corpus")
             if not _is_whole(place):
-                put_file(place, CONFIG, [_text(config.fingerprint)])
+                put_file(place / CONFIG, _text(config.fingerprint))
                 _write_corpus(place, config, workers, log)
             files.close(place)
 
@@ -141,14 +141,14 @@ def _write_chunk(folder: Path, config: ScenesConfig, chunk: Chunk) -> list[Scene
             record, pictures = records.describe(unit, pair, before + 2 * index + which)
             for name, data in pictures.items():
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
-                put_file(folder, name, [data], sync=False)
+                put_file(folder / name, data, sync=False)
             lines.append({**record, "sha256": {name: _digest(data) for name, data in pictures.items()}})
     return lines
 
 
 def _write_corpus(folder: Path, config: ScenesConfig, workers: int, log: Log) -> None:
     """Write the pictures, then the files with all records and, last, the manifest."""
-    from travlr.formats.manifest import versions  # pyarrow is slow to import, and workers do not need it
+    from travlr.manifest import versions  # pyarrow is slow to import, and workers do not need it
 
     workers = 1 if workers == 0 and config.count <= SINGLE_PROCESS_RECORDS else workers
     chunks = [(n, start) for n, (_, pairs) in enumerate(config.pairs()) for start in range(0, pairs, CHUNK_PAIRS)]
@@ -180,7 +180,7 @@ def _write_corpus(folder: Path, config: ScenesConfig, workers: int, log: Log) ->
         "files": {name: _digest(data) for name, data in sorted(contents.items())},
         "versions": versions(),
     }
-    put_file(folder, MANIFEST, [_text(manifest)])
+    put_file(folder / MANIFEST, _text(manifest))
 
 
 def _digest(data: bytes) -> str:

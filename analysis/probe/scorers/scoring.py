@@ -106,7 +106,7 @@ def save_answers(
     """Write answers that were computed elsewhere, in the form of `score`. Raises `ValueError` as it does."""
     with run_folder(folder, fingerprint, about):
         lines = [ScoredItem(item, answer).line for item, answer in zip(corpus.items, answers, strict=True)]
-        put_file(folder, ANSWERS, lines)
+        put_file(folder / ANSWERS, b"".join(lines))
 
 
 def delete_answers(folder: Path) -> None:
@@ -131,7 +131,7 @@ def run_folder(folder: Path, fingerprint: Mapping[str, Any], about: Mapping[str,
                 raise ValueError(f"{folder}: holds answers of another {' and '.join(other)}; name another folder")
         else:
             text = json.dumps({"identity": dict(fingerprint), "about": dict(about)}, indent=1, ensure_ascii=False)
-            put_file(folder, CONFIG, [text.encode() + b"\n"])
+            put_file(folder / CONFIG, text.encode() + b"\n")
         yield
         close(folder)
 

@@ -5,15 +5,11 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
-from pathlib import Path
 from typing import Any
 
 from render.text import CAPTION_STYLES
+from travlr.columns import FEATURES
 from travlr.config import Style
-from travlr.files import put_file
-from travlr.formats import LAYOUTS
-from travlr.formats.base import suffix_of
-from travlr.formats.columns import FEATURES
 from travlr.tasks import PAPER, TASKS, config_from_dict
 
 COLUMNS = """
@@ -49,44 +45,12 @@ SIZES = {10**3: "n<1K", 10**4: "1K<n<10K", 10**5: "10K<n<100K", 10**6: "100K<n<1
 SIZES |= {10**8: "10M<n<100M", 10**9: "100M<n<1B", 10**10: "1B<n<10B", 10**11: "10B<n<100B", 10**12: "100B<n<1T"}
 
 
-def write_card(folder: Path, manifest: dict[str, Any]) -> None:
-    """Write README.md and example.png into a dataset that is otherwise finished."""
-    split = next(iter(manifest["splits"]))
-    table = next(LAYOUTS[manifest["layout"]].read(folder, manifest, split, 0, 1))
-    for name, data in card_files(manifest, table.to_pylist()[0]).items():
-        put_file(folder, name, [data])
-
-
 def card_files(manifest: dict[str, Any], row: dict[str, Any]) -> dict[str, bytes]:
-    """The files of the card of a dataset with this first row."""
+    """The files of the card of a dataset with this first row.
+
+    manifest: of a Parquet dataset, or of an export with its `layout` and `data_files`, the globs of its splits.
+    """
     return {"example.png": _png(row["image"]["bytes"]), "README.md": _text(manifest, row).encode()}
-
-
-def header_of(text: str) -> Any:
-    """The YAML header of a card, None where it has none; without the mode of pictures, as earlier versions wrote it."""
-    import yaml
-
-    def without_mode(value: Any) -> Any:
-        if isinstance(value, dict):
-            if value.get("dtype") in ({"image": {"mode": "RGB"}}, {"image": {"decode": True}}):
-                return value | {"dtype": "image"}
-            return {name: without_mode(inner) for name, inner in value.items()}
-        return [without_mode(inner) for inner in value] if isinstance(value, list) else value
-
-    start, _, rest = text.partition("---\n")
-    try:
-        return None if start else without_mode(yaml.safe_load(rest.partition("\n---\n")[0]))
-    except yaml.YAMLError:
-        return None
-
-
-def facts(manifest: dict[str, Any], row: dict[str, Any]) -> list[str]:
-    """What a card says of its dataset, whatever the wording around it."""
-    answer = f"**{row['query']}** {row['answer']}."
-    lines = [row["caption"], answer, _counts(manifest["splits"])]
-    if manifest.get("held_out"):
-        lines += _lists(manifest["held_out"])
-    return lines + ([_made_with(manifest)] if manifest["config"] else [])
 
 
 def _png(data: bytes) -> bytes:
@@ -100,7 +64,7 @@ def _png(data: bytes) -> bytes:
 
 
 def _text(manifest: dict[str, Any], row: dict[str, Any]) -> str:
-    header = _header(manifest, suffix_of(row["image"]["bytes"]))
+    header = _header(manifest, row["image"]["path"].rpartition(".")[2])
     style = (config_from_dict(manifest["config"]).style if manifest["config"] else Style()).caption
     parts = [f"---\n{header}---\n", _example(row, style), _counts(manifest["splits"])]
     if manifest.get("held_out"):
@@ -114,7 +78,7 @@ def _header(manifest: dict[str, Any], suffix: str) -> str:
     """The YAML header from which `load_dataset` takes the splits and the features, with the RGB mode of pictures."""
     import yaml
 
-    splits = manifest["splits"]
+    splits, layout = manifest["splits"], manifest.get("layout", "parquet")
     header: dict[str, Any] = {
         "language": ["en"],
         "task_categories": ["visual-question-answering"],
@@ -123,16 +87,16 @@ def _header(manifest: dict[str, Any], suffix: str) -> str:
     }
     if manifest["config"]:  # data of others keep their licence
         header["license"] = "apache-2.0"
-    if globs := manifest["data_files"]:
+    if globs := manifest.get("data_files", {split: f"{split}-*.parquet" for split in splits}):
         data_files = [{"split": split, "path": globs[split]} for split in splits]
         header["configs"] = [{"config_name": "default", "data_files": data_files}]
-    if manifest["layout"] == "imagefolder":  # its loader takes features from nowhere else
+    if layout == "imagefolder":  # its loader takes features from nowhere else
         header["configs"][0]["features"] = _yaml(FEATURES)
-    if manifest["layout"] == "webdataset":
+    if layout == "webdataset":
         columns = {name: feature for name, feature in FEATURES.items() if name != "image"}
         names = {name: FEATURES["id"] for name in ("__key__", "__url__")}
         header["dataset_info"] = {"features": _yaml({suffix: FEATURES["image"], "json": columns, **names})}
-    if manifest["layout"] == "parquet":
+    if layout == "parquet":
         size = {split: sum(f["bytes"] for f in manifest["files"] if f["split"] == split) for split in splits}
         header["dataset_info"] = {
             "features": _yaml(FEATURES),
@@ -196,7 +160,9 @@ def _counts(splits: dict[str, dict[str, int]]) -> str:
 
 
 def _held_out(manifest: dict[str, Any]) -> str:
-    pairs, queries = _lists(manifest["held_out"])
+    held_out = manifest["held_out"]
+    pairs = ", ".join(f"`{' '.join(map(str, pair))}`" for pair in held_out["pairs"])
+    queries = "; ".join(" ".join(map(str, query)) for query in held_out["queries"])
     config = manifest["config"] or {}
     choice = config.get("held_out")  # a task may have a setting of this name that is no group
     balanced = isinstance(choice, dict) and choice.get("pairs") == "balanced"
@@ -213,12 +179,6 @@ def _held_out(manifest: dict[str, Any]) -> str:
 {pairs}.
 
 Only its queries name: {queries}."""
-
-
-def _lists(held_out: dict[str, Any]) -> list[str]:
-    """The held-out pairs and queries as text."""
-    pairs = ", ".join(f"`{' '.join(map(str, pair))}`" for pair in held_out["pairs"])
-    return [pairs, "; ".join(" ".join(map(str, query)) for query in held_out["queries"])]
 
 
 def _shortcuts(config: dict[str, Any] | None) -> str:
@@ -261,10 +221,6 @@ Examples 2k and 2k + 1 of a split ask the same question, once true and once fals
 ## Made with
 
 ```json
-{_made_with(manifest)}
+{json.dumps({key: manifest[key] for key in ("config", "content_digest")}, indent=1)}
 ```
 """
-
-
-def _made_with(manifest: dict[str, Any]) -> str:
-    return json.dumps({key: manifest[key] for key in ("config", "content_digest")}, indent=1)

@@ -55,7 +55,6 @@ def _feature(kind: pa.DataType) -> Any:
 # Read by Hugging Face `datasets`, which decodes `image` because of it.
 FEATURES = {name: _feature(kind) for name, kind in COLUMNS.items()}
 SCHEMA = pa.schema(list(COLUMNS.items()), metadata={"huggingface": json.dumps({"info": {"features": FEATURES}})})
-SCHEMA_DIGEST = hashlib.sha256(json.dumps(FEATURES).encode()).hexdigest()[:16]
 
 
 def example_id(task: str, split: str, index: int) -> str:
@@ -102,7 +101,7 @@ def rows_digest(table: pa.Table) -> int:
 
 
 def content_digest(rows: dict[str, int], pixels: str | None) -> str:
-    """The digest of a dataset, the same in every format: of the digests of its rows by split, and of its sprites."""
+    """The digest of a dataset: of the digests of its rows by split, and of its sprites."""
     text = json.dumps({"rows": {split: f"{n:064x}" for split, n in rows.items()}, "pixels": pixels}, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -122,58 +121,31 @@ def damage(path: Path) -> Iterator[None]:
 
 
 def open_parquet(path: Path) -> pq.ParquetFile:
-    """A shard, memory-mapped. Other columns than ours are allowed, and other types that hold the same values.
-
-    Raises `ValueError`, with the file, the column and the type that it must have, where a column is missing or of
-    another type, and where the file is damaged.
-    """
+    """A shard, memory-mapped. Raises `ValueError` where it is damaged or lacks a column; it may have further ones."""
     with damage(path):
         file = pq.ParquetFile(regular(path), memory_map=True, page_checksum_verification=True)
-        schema = file.schema_arrow
-    for name, kind in COLUMNS.items():
-        if problem := _type_problem(name, pa.struct(schema), kind):
-            raise ValueError(f"{path}: {problem}")
+    if missing := [name for name in COLUMNS if name not in file.schema_arrow.names]:
+        raise ValueError(f"{path}: has no column {missing[0]}; it must be {COLUMNS[missing[0]]}")
     return file
-
-
-def _type_problem(name: str, parent: pa.StructType, target: pa.DataType) -> str:
-    """Why a field of a struct cannot be read as the target type; empty where it can."""
-    index = parent.get_field_index(name.rpartition(".")[2])
-    if index < 0:
-        return f"column {name} is missing; it must be {target}"
-    kind = parent[index].type
-    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-    if pa.types.is_list(target) and any(is_list(kind) for is_list in LIST_TYPES):
-        kind, target = kind.value_type, target.value_type
-    if pa.types.is_struct(target) and pa.types.is_struct(kind):
-        return next(filter(None, (_type_problem(f"{name}.{part.name}", kind, part.type) for part in target)), "")
-    if any(accepts(target) and accepts(kind) for accepts in SCALAR_TYPES):
-        return ""
-    return f"column {name} is {kind}; it must be {target}"
-
-
-LIST_TYPES = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
-SCALAR_TYPES = (
-    lambda kind: pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind),
-    lambda kind: pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_binary_view(kind),
-    pa.types.is_boolean,
-    pa.types.is_integer,
-)
 
 
 def read_table(file: pq.ParquetFile, path: Path, names: Sequence[str] = (), group: int | None = None) -> pa.Table:
     """Columns `names` (all of ours where empty) of a row group, or of all groups, in the types of `SCHEMA`.
 
-    Raises `ValueError` where the file is damaged. The table may have nulls.
+    Raises `ValueError` where the file is damaged or a column cannot be of its type. The table may have nulls.
     """
     names = list(names or SCHEMA.names)
     with damage(path):
         table = file.read(names) if group is None else file.read_row_group(group, names)
-        table = table.select(names).cast(pa.schema([SCHEMA.field(name) for name in names]))
-        if "image" in names:
-            images = pa.chunked_array([_with_path(chunk) for chunk in table["image"].chunks], IMAGE)
-            table = table.set_column(names.index("image"), SCHEMA.field("image"), images)
-    return table
+    columns = []
+    for name in names:
+        try:
+            columns.append(table[name].cast(COLUMNS[name]))
+        except pa.ArrowException:
+            raise ValueError(f"{path}: column {name} is {table[name].type}; it must be {COLUMNS[name]}") from None
+    if "image" in names:
+        columns[names.index("image")] = pa.chunked_array(map(_with_path, columns[names.index("image")].chunks), IMAGE)
+    return pa.table(columns, schema=pa.schema([SCHEMA.field(name) for name in names], SCHEMA.metadata))
 
 
 def _with_path(images: pa.StructArray) -> pa.StructArray:

@@ -1,0 +1,136 @@
+"""The layout in which TraVLR was published: index.csv, metadata.jsonl (one JSON object on one line), images/N.jpg."""
+
+from __future__ import annotations
+
+import csv
+import functools
+import io
+import itertools
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from render.png import decode
+from render.text import parse_caption
+from travlr.columns import ROW_GROUP, SCHEMA, damage, example_id, parse_query_form, query_form
+from travlr.files import regular
+from travlr.scene import Object
+from travlr.tasks import TASKS, parse_query, truth
+
+PUBLISHED_SPLITS = {"train": "train", "validation": "val", "test_ind": "val_test", "test_ood": "test"}
+COLUMNS = ("", "caption", "query", "answer", "image", "split")
+INDEX, METADATA = "index.csv", "metadata.jsonl"
+
+
+# Export --------------------------------------------------------------------------------------------------------------
+
+
+def write_original(folder: Path, splits: Mapping[str, Iterator[dict[str, Any]]]) -> dict[str, str]:
+    """Write the rows of each split in the published layout; its loaders take no globs of files."""
+    (folder / "images").mkdir()
+    with (
+        open(folder / INDEX, "w", encoding="utf-8", newline="") as index,
+        open(folder / METADATA, "w", encoding="utf-8") as metadata,
+    ):
+        lines = csv.writer(index, lineterminator="\n")
+        lines.writerow(COLUMNS)
+        rows = ((PUBLISHED_SPLITS[split], row) for split, of_split in splits.items() for row in of_split)
+        for number, (split, row) in enumerate(rows):
+            (folder / "images" / f"{number}.jpg").write_bytes(jpeg(row["image"]["bytes"]))
+            lines.writerow([number, row["caption"], row["query"], row["answer"], number, split])
+            metadata.write(f'{", " if number else "{"}"{number}": {json.dumps(published_entry(row, split))}')
+        metadata.write("}\n")
+    return {}
+
+
+def jpeg(picture: bytes) -> bytes:
+    """A picture as the JPEG file of the published layout."""
+    if picture.startswith(b"\xff\xd8"):
+        return picture
+    buffer = io.BytesIO()
+    decode(picture).save(buffer, "JPEG", quality=95, subsampling=0)
+    return buffer.getvalue()
+
+
+def published_entry(row: dict[str, Any], split: str) -> dict[str, Any]:
+    """An entry of metadata.jsonl. Objects are in caption order, so `caption_abstract` counts up."""
+    query = parse_query_form(row["query_form"])
+    objects = [{k: o[k] for k in ("shape", "colour")} | {"pattern": None} | o for o in row["objects"]]
+    entry = {"objects": objects, "query": row["query"], "answer": row["answer"], "split": split}
+    entry["caption_abstract"] = list(range(len(objects)))
+    return entry | TASKS[query.task].published_fields(query.args, [Object(**o) for o in row["objects"]], row["pair"])
+
+
+# Import --------------------------------------------------------------------------------------------------------------
+
+
+def count_rows(folder: Path) -> dict[str, int]:
+    """Rows by split, with this project's names of the splits. Raises `ValueError` where index.csv is damaged."""
+    counts = dict.fromkeys(PUBLISHED_SPLITS.values(), 0)
+    with damage(folder / INDEX):
+        for line in _index(folder):
+            counts[line["split"]] += 1
+    return {split: counts[name] for split, name in PUBLISHED_SPLITS.items() if counts[name]}
+
+
+def read_original(folder: Path, split: str, start: int, stop: int) -> Iterator[pa.Table]:
+    """Rows start to stop of a split as tables. Raises `ValueError` where a file is damaged."""
+    items = itertools.islice(_items(folder, split), start, stop)
+    while True:
+        with damage(folder / INDEX):
+            rows = [_row(folder, split, *item) for item in itertools.islice(items, ROW_GROUP)]
+            table = pa.Table.from_pylist(rows, schema=SCHEMA)
+        if not rows:
+            return
+        yield table
+
+
+def _index(folder: Path) -> Iterator[dict[str, str]]:
+    with open(regular(folder / INDEX), newline="", encoding="utf-8") as file:
+        reader = csv.DictReader(file, strict=True)
+        if missing := set(COLUMNS) - set(reader.fieldnames or ()):
+            raise ValueError(f"not in the published layout: it has no column {min(missing)!r}")
+        yield from reader
+
+
+@functools.lru_cache(maxsize=1)  # the shards of a dataset read it one after the other
+def _entries(path: Path) -> dict[str, Any]:
+    with damage(path):
+        entries: dict[str, Any] = json.loads(regular(path).read_text(encoding="utf-8"))
+    return entries
+
+
+def _items(folder: Path, split: str) -> Iterator[tuple[int, dict[str, str], Any]]:
+    """Number in the split, line of index.csv and entry of metadata.jsonl of each row of a split."""
+    entries = _entries(folder / METADATA)
+    lines = (line for line in _index(folder) if line["split"] == PUBLISHED_SPLITS[split])
+    for number, line in enumerate(lines):
+        if line[""] not in entries:
+            raise ValueError(f"row {line['']!r} is not in {METADATA}")
+        yield number, line, entries[line[""]]
+
+
+def _row(folder: Path, split: str, number: int, line: dict[str, str], entry: Any) -> dict[str, Any]:
+    if not re.fullmatch(r"\w+", line["image"]) or line["answer"] not in ("True", "False"):
+        raise ValueError(f"row {line['']}: image {line['image']!r} or answer {line['answer']!r}")
+    scene = {(o["row"], o["column"]): o for o in entry["objects"]}
+    in_order = parse_caption(line["caption"])[2]
+    ordered = [scene.pop((o.row, o.column)) for o in in_order if (o.row, o.column) in scene] + list(scene.values())
+    query = parse_query(line["query"])
+    objects = [Object(o["colour"], o["shape"], o["size"], o["row"], o["column"], bool(o["queried"])) for o in ordered]
+    name, picture = example_id(query.task, split, number), folder / "images" / f"{line['image']}.jpg"
+    return {
+        "id": name,
+        "image": {"bytes": regular(picture).read_bytes(), "path": f"{name}.jpg"},
+        "caption": line["caption"],
+        "query": line["query"],
+        "answer": line["answer"] == "True",
+        "task": query.task,
+        "pair": list(truth(tuple(objects), query)[1]),
+        "query_form": query_form(query),
+        "objects": [vars(o) for o in objects],
+    }
