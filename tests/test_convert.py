@@ -25,14 +25,14 @@ from train.config import Run, Training
 from train.run import run
 from travlr import Count, Image, Spatiality, make_example, open_dataset
 from travlr.audit.checks import audit
-from travlr.card import _size
+from travlr.card import BEST_UNBOUND, _size
 from travlr.columns import COLUMNS, FEATURES
 from travlr.convert import convert_dataset, main
 from travlr.exports import FORMATS, MARK
 from travlr.generate import settings
 from travlr.original import PUBLISHED_SPLITS, read_original
 from travlr.scene import SPLITS
-from travlr.tasks import PAPER, TASKS
+from travlr.tasks import PAPER
 
 LOADED = {"parquet": "image", "imagefolder": "image", "webdataset": "png"}  # format -> the column of pictures
 SIDE = 6 * SMALL.image.cell
@@ -155,7 +155,7 @@ def test_the_card_of_a_preset_says_what_rules_reach(task: str, preset: str, tmp_
     config, _ = settings([f"task={task}", f"preset={preset}", "seed=7", "image.cell=8", "style.image=plain", *some])
     write(tmp_path / "d", config)
     shown = (tmp_path / "d" / "README.md").read_text().partition("## Known shortcuts")[2].partition("##")[0]
-    assert f"right up to {TASKS[task].best_unbound[preset]} of the time" in " ".join(shown.split())
+    assert f"right up to {BEST_UNBOUND[task][preset]} of the time" in " ".join(shown.split())
 
 
 @pytest.mark.parametrize(("rows", "category"), [(999, "n<1K"), (1000, "1K<n<10K"), (10**13, "n>1T")])

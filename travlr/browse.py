@@ -31,7 +31,8 @@ import pyarrow.compute as pc
 from render.png import decode
 from travlr import cli
 from travlr.audit.pictures import renderer_of
-from travlr.audit.rows import QUERY, TOTAL, score
+from travlr.audit.rows import score
+from travlr.audit.shortcuts import QUERY, TOTAL
 from travlr.baselines import best_unbound, dataset_baselines
 from travlr.cli import whole_number
 from travlr.columns import OBJECT, damage

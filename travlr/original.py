@@ -8,7 +8,8 @@ import io
 import itertools
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,9 @@ from render.png import decode
 from render.text import parse_caption
 from travlr.columns import ROW_GROUP, SCHEMA, damage, example_id, parse_query_form, query_form
 from travlr.files import regular
-from travlr.scene import Object
-from travlr.tasks import TASKS, parse_query, truth
+from travlr.scene import Object, Query
+from travlr.tasks import parse_query, truth
+from travlr.tasks.quantifiers import region_of, table_1
 
 PUBLISHED_SPLITS = {"train": "train", "validation": "val", "test_ind": "val_test", "test_ood": "test"}
 COLUMNS = ("", "caption", "query", "answer", "image", "split")
@@ -62,7 +64,52 @@ def published_entry(row: dict[str, Any], split: str) -> dict[str, Any]:
     objects = [{k: o[k] for k in ("shape", "colour")} | {"pattern": None} | o for o in row["objects"]]
     entry = {"objects": objects, "query": row["query"], "answer": row["answer"], "split": split}
     entry["caption_abstract"] = list(range(len(objects)))
-    return entry | TASKS[query.task].published_fields(query.args, [Object(**o) for o in row["objects"]], row["pair"])
+    return entry | published_fields(query, [Object(**o) for o in row["objects"]], row["pair"])
+
+
+# Entries of a query in metadata.jsonl, by task ------------------------------------------------------------------------
+
+Fields = dict[str, Any]
+
+
+def _of_spatiality(args: Sequence[Any], objects: Sequence[Object], pair: Sequence[str]) -> Fields:
+    first, second = (next(i for i, o in enumerate(objects) if o.matches(args[a])) for a in (0, 2))
+    kind = "left/right" if pair[0] == "horizontal" else "above/below"
+    return {"relationship": kind, "query_abstract": [first, args[1], second]}
+
+
+def _of_cardinality(args: Sequence[Any], objects: Sequence[Object], pair: Sequence[str]) -> Fields:
+    return {"case": [args[1], args[0]], "query_abstract": {"attr": args[1], "number": args[0], "rel": "equal"}}
+
+
+def _of_quantifiers(args: Sequence[Any], objects: Sequence[Object], pair: Sequence[str]) -> Fields:
+    """`case` lists number, shape and colour of what is in the two regions that Table 1 counts."""
+    groups = Counter((region_of(o, args[1], args[2]), o.shape, o.colour) for o in objects)
+    regions = table_1(pair[0])
+    counts = [[n, shape, colour] for (region, shape, colour), n in sorted(groups.items()) if region in regions]
+    name = f"{args[0]} of" if args[0] in ("some", "none") else args[0]
+    query = {"rel": name, "attr1": args[1], "attr2": args[2]}
+    return {"case": [name, args[1], args[2], counts], "query_abstract": query}
+
+
+def _of_comparison(args: Sequence[Any], objects: Sequence[Object], pair: Sequence[str]) -> Fields:
+    rest = sum(not (o.matches(args[1]) or o.matches(args[2])) for o in objects)
+    query = {"attr1": args[1], "attr2": args[2], "rel": args[0]}
+    return {"case": [*args, int(pair[1]), int(pair[2]), rest], "query_abstract": query}
+
+
+FIELDS = {
+    "spatiality": _of_spatiality,
+    "cardinality": _of_cardinality,
+    "quantifiers": _of_quantifiers,
+    "comparison": _of_comparison,
+}
+
+
+def published_fields(query: Query, objects: Sequence[Object], pair: Sequence[str]) -> Fields:
+    if query.task in FIELDS:
+        return FIELDS[query.task](query.args, objects, pair)
+    return {"case": list(query.args), "query_abstract": {"args": list(query.args)}}
 
 
 # Import --------------------------------------------------------------------------------------------------------------

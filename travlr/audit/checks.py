@@ -26,10 +26,10 @@ from travlr.audit.examine import (
     read_info,
 )
 from travlr.audit.report import Check, checked, counted
-from travlr.audit.rows import QUERY, ROW_CHECKS, TOTAL, score
+from travlr.audit.rows import ROW_CHECKS, score
+from travlr.audit.shortcuts import ABOUT, QUERY, TOTAL, UNAVOIDABLE
 from travlr.columns import content_digest
 from travlr.scene import IN_DISTRIBUTION
-from travlr.tasks import TASKS
 from travlr.workers import Progress, run
 
 BOUND, Z = 0.51, 3.0902  # a rule fails where the lower 99.9 % bound of its accuracy lies above BOUND
@@ -156,16 +156,13 @@ def balance_checks(findings: Findings) -> list[Check]:
 def shortcut_checks(info: DatasetInfo, findings: Findings) -> list[Check]:
     """Accuracy of rules that ignore the decisive objects: fitted on train, scored on validation and test_ind.
 
-    Rules of a task are only reported where couples are exchanged: an exchange changes all sets of a query alike, so
-    that a rule that counts the objects of another set sees it, too (docs/strict.md).
+    Rules that count another set are only reported where couples are exchanged: an exchange changes all sets of a query
+    alike, so that such a rule sees it, too (docs/strict.md).
     """
     checks = []
-    shortcuts = {QUERY: "", TOTAL: ""} | {
-        name: about for task in TASKS.values() for name, about in task.shortcuts.items()
-    }
     exchanged = info.rules.config is not None and info.rules.config.couples == "exchanged"
-    reported = {name for task in TASKS.values() for name in (task.shortcuts if exchanged else task.reported_shortcuts)}
-    for rule, about in shortcuts.items():
+    reported = set(ABOUT) - {QUERY, TOTAL} if exchanged else set(UNAVOIDABLE)
+    for rule, about in ABOUT.items():
         counts = by_feature(findings, rule)
         scores = [score(counts["train"], counts[split]) for split in IN_DISTRIBUTION[1:]]
         right, total = (sum(part) for part in zip(*scores, strict=True))

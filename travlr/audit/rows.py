@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from render.text import make_captioner, parse_caption
 from travlr.audit.pictures import ObjectRow, picture_problem
+from travlr.audit.shortcuts import FEATURES, QUERY, TOTAL
 from travlr.columns import example_id, parse_query_form
 from travlr.config import Config, Style
 from travlr.scene import Query, Scene, World
@@ -33,13 +34,11 @@ ROW_CHECKS = {
     "queried": "marked are the objects that the query names",
     "answer": "worked out anew from the caption",
     "pair": "worked out anew from the caption",
-    "settings": "objects, numbers and distractors are within the settings",
+    "world": "objects are of the world of the settings",
     "held-out pairs": "shown by test_ood queries, and by no other split's",
     "held-out numbers in scenes": "no scene shows one, but for what test_ood asks about",
     "held-out queries": "asked in test_ood, and nowhere else",
 }
-# Rules that predict answers without the objects that decide, for every task; a task adds its own `shortcuts`.
-QUERY, TOTAL = "shortcut: query text", "shortcut: query text and number of objects"
 
 
 @dataclass(frozen=True)
@@ -125,13 +124,12 @@ def examine_row(rules: Rules, row: Row, split: str, number: int) -> tuple[dict[s
     if truth != (answer, pair):
         problems["answer"] = f"`truth` is {truth}, `recount` {answer, pair}: {row.query}"
     if config:
-        problems["settings"] = settings_problem(config, query, pair, scene, cells)
+        unknown = [o for o in scene if (o.size, o.shape, o.colour) not in config.world.number]
+        problems["world"] = f"{unknown[0]} is not of this world" if unknown else ""
     problems |= held_out_problems(rules, split, query, pair, cells)
-    shortcuts = [
-        (QUERY, row.query),
-        (TOTAL, (row.query, len(scene))),
-        *task.shortcut_features(query.args, cells, len(scene)),
-    ]
+    shortcuts: list[tuple[str, Any]] = [(QUERY, row.query), (TOTAL, (row.query, len(scene)))]
+    if query.task in FEATURES:
+        shortcuts += FEATURES[query.task](query.args, cells, len(scene))
     return problems, [("pair", " ".join(map(str, pair))), *shortcuts]
 
 
@@ -183,14 +181,6 @@ def cells_of(scene: Scene) -> CellsOf:
 def recount(query: Query, scene: Scene) -> tuple[bool, Pair]:
     """Answer and pair of a query, by the task's own recount."""
     return TASKS[query.task].recount(query.args, cells_of(scene))
-
-
-def settings_problem(config: Config, query: Query, pair: Pair, scene: Scene, cells: CellsOf) -> str:
-    """The first violation of the settings by a scene; empty where there is none."""
-    if unknown := [o for o in scene if (o.size, o.shape, o.colour) not in config.world.number]:
-        return f"{unknown[0].size} {unknown[0].colour} {unknown[0].shape} is not of this world"
-    limits = TASKS[query.task].setting_limits(config, query.args, pair, cells, len(scene))
-    return next((f"{name} {list(r)}, but {n}" for name, n, r in limits if not r[0] <= n <= r[1]), "")
 
 
 def caption_problem(row: Row, scene: Scene, world: World, style: str) -> str:

@@ -11,7 +11,7 @@ import math
 import re
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -19,12 +19,11 @@ import numpy as np
 
 from travlr import streams
 from travlr.config import Config
-from travlr.scene import Object, Query, Scene
+from travlr.scene import Query, Scene
 
 Cells = set[tuple[int, int]]  # (row, column)
 CellsOf = Mapping[str, Cells]  # "red", "circle" or "red circle" -> the cells of such objects, empty for none
 Pair = tuple[str, ...]
-Limit = tuple[str, int, Sequence[int]]  # a setting, the number that a scene shows, and its range [lowest, highest]
 
 SIDES = ("in", "out")  # of the training distribution
 MATCHINGS = 60  # ways to match the true pairs of a template with its false pairs; a round draws one
@@ -96,10 +95,6 @@ class Task(ABC):
     axes: ClassVar[dict[str, tuple[str, ...]]]
     uses_positions: ClassVar[bool] = False  # whether answers depend on the positions of objects
     pair_note: ClassVar[str] = ""  # explains the pairs on the browse page
-    best_unbound: ClassVar[dict[str, str]] = {}  # preset -> accuracy of the best unbound rule, for the dataset card
-    shortcut_note: ClassVar[str] = ""  # more about shortcuts, for the dataset card
-    shortcuts: ClassVar[dict[str, str]] = {}  # rules that the audit scores: name -> explanation
-    reported_shortcuts: ClassVar[tuple[str, ...]] = ()  # those that arithmetic makes unavoidable: reported, no failure
 
     # Language and truth ------------------------------------------------------------------------------------------
 
@@ -148,11 +143,6 @@ class Task(ABC):
     # What the audit checks ----------------------------------------------------------------------------------------
 
     @staticmethod
-    def setting_limits(config: Any, args: Sequence[Any], pair: Pair, cells: CellsOf, total: int) -> Iterator[Limit]:
-        """The numbers in a scene that settings limit. total: the number of objects in the scene."""
-        yield from ()
-
-    @staticmethod
     def other_pairs(args: Sequence[Any], cells: CellsOf) -> set[Pair]:
         """Further pairs that the scene shows, which must not be held out either."""
         return set()
@@ -161,11 +151,6 @@ class Task(ABC):
     def held_out_key(cls, args: Sequence[Any]) -> frozenset[str]:
         """The part of a query that `held_out()["queries"]` lists: by default the objects that it describes."""
         return frozenset(str(args[i]) for i in cls.object_arguments)
-
-    @staticmethod
-    def shortcut_features(args: Sequence[Any], cells: CellsOf, total: int) -> Iterator[tuple[str, Any]]:
-        """(shortcut, feature that it predicts the answer from) for each of `shortcuts` that applies to the query."""
-        yield from ()
 
     # What training and the figures use ----------------------------------------------------------------------------
 
@@ -181,11 +166,6 @@ class Task(ABC):
     def auxiliary_words(pair: Pair) -> list[str]:
         """Words of the auxiliary targets of a pair: the predicate that is true of it, then its values; or none."""
         return []
-
-    @staticmethod
-    def published_fields(args: Sequence[Any], objects: Sequence[Object], pair: Sequence[str]) -> dict[str, Any]:
-        """The entries of a query in `metadata.jsonl` of the published layout."""
-        return {"case": list(args), "query_abstract": {"args": list(args)}}
 
     # Scenes -------------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,13 +17,12 @@ import splits
 from render.text import parse_noun
 from travlr import streams
 from travlr.config import Config, option
-from travlr.scene import COLOURS, SHAPES, Object, Scene, objects_of
+from travlr.scene import COLOURS, SHAPES, Scene, objects_of
 from travlr.tasks.base import (
     MATCHINGS,
     SIDES,
     CellsOf,
     Draw,
-    Limit,
     OpenQuestion,
     Pair,
     Task,
@@ -85,7 +84,6 @@ class CardinalityTask(Task):
     }
     axes = {"": ("queried objects", "their number in the scene")}
     pair_note = "The pair is of the objects that the query names; the scene's other objects are not counted here."
-    best_unbound = {"paper": "94 %", "strict": "75 % in `test_ind` and 85 % in `test_ood`"}
 
     @staticmethod
     def text(args: Sequence[Any]) -> str:
@@ -119,14 +117,6 @@ class CardinalityTask(Task):
         return OpenQuestion(f"How many {args[1]} objects are there?", str(len(objects_of(scene, args[1]))))
 
     @staticmethod
-    def setting_limits(config: Any, args: Sequence[Any], pair: Pair, cells: CellsOf, total: int) -> Iterator[Limit]:
-        queried = len(cells[args[1]])
-        yield "distractors", total - queried, config.distractors
-        yield "numbers", queried, config.numbers
-        if config.total == "independent":
-            yield "total_objects", total, config.total_objects
-
-    @staticmethod
     def other_pairs(args: Sequence[Any], cells: CellsOf) -> set[Pair]:
         """The numbers of the other attributes of the queried kind: of shapes, where the query names a shape."""
 
@@ -143,10 +133,6 @@ class CardinalityTask(Task):
     @staticmethod
     def auxiliary_words(pair: Pair) -> list[str]:
         return [pair[1], pair[1]]
-
-    @staticmethod
-    def published_fields(args: Sequence[Any], objects: Sequence[Object], pair: Sequence[str]) -> dict[str, Any]:
-        return {"case": [args[1], args[0]], "query_abstract": {"attr": args[1], "number": args[0], "rel": "equal"}}
 
     # Scenes -------------------------------------------------------------------------------------------------------
 

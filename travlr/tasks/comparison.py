@@ -17,8 +17,8 @@ import splits
 from render.text import parse_noun, plural
 from travlr import streams
 from travlr.config import Config, check_settings, option
-from travlr.scene import Object, Scene, objects_of
-from travlr.tasks.base import SIDES, CellsOf, Draw, Limit, OpenQuestion, Pair, Task, Template, choose_from, numbers_of
+from travlr.scene import Scene, objects_of
+from travlr.tasks.base import SIDES, CellsOf, Draw, OpenQuestion, Pair, Task, Template, choose_from, numbers_of
 from travlr.tasks.exchange import STRICT, check_exchange, exchange_numbers
 
 COMPARISONS = {"more": 1, "fewer": -1}  # comparison -> sign of first minus second number when it is true
@@ -76,7 +76,6 @@ class ComparisonTask(Task):
     }
     axes = {"comparison": ("number of the first", "number of the second")}
     pair_note = "The query names two kinds of objects; the numbers are in its order."
-    best_unbound = {"paper": "99 % in `test_ind` and 100 % in `test_ood`", "strict": "78 %"}
 
     @staticmethod
     def text(args: Sequence[Any]) -> str:
@@ -117,21 +116,8 @@ class ComparisonTask(Task):
         return OpenQuestion(text, max(counts, key=counts.__getitem__), wordings)
 
     @staticmethod
-    def setting_limits(config: Any, args: Sequence[Any], pair: Pair, cells: CellsOf, total: int) -> Iterator[Limit]:
-        first, second = cells[args[1]], cells[args[2]]
-        yield "distractors", total - len(first | second), config.distractors
-        yield "numbers", len(first), config.numbers
-        yield "numbers", len(second), config.numbers
-
-    @staticmethod
     def auxiliary_words(pair: Pair) -> list[str]:
         return ["more" if int(pair[1]) > int(pair[2]) else "fewer", *pair[1:]]
-
-    @staticmethod
-    def published_fields(args: Sequence[Any], objects: Sequence[Object], pair: Sequence[str]) -> dict[str, Any]:
-        rest = sum(not (o.matches(args[1]) or o.matches(args[2])) for o in objects)
-        query = {"attr1": args[1], "attr2": args[2], "rel": args[0]}
-        return {"case": [*args, int(pair[1]), int(pair[2]), rest], "query_abstract": query}
 
     # Scenes -------------------------------------------------------------------------------------------------------
 

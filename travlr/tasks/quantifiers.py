@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,7 +25,6 @@ from travlr.tasks.base import (
     Cells,
     CellsOf,
     Draw,
-    Limit,
     OpenQuestion,
     Pair,
     Task,
@@ -106,9 +104,6 @@ COUNTED: dict[str, Callable[[Cells, Cells], tuple[Cells, Cells]]] = {
 }
 OPPOSITE = {"all": "not all", "some": "none", "only": "not only", "not all": "all", "none": "some", "not only": "only"}
 
-UNASKED, EMPTY = "shortcut: set not asked about", "shortcut: set not asked about, empty or not"
-SHARED, REVERSED, REST = "shortcut: part of both pairs", "shortcut: X without Y", "shortcut: number of distractors"
-
 
 @dataclass(frozen=True)
 class HeldOutQuantified:
@@ -186,20 +181,6 @@ class QuantifiersTask(Task):
         "A scene counts in the map of the quantifier that is true of it; the first and the second set are "
         "the objects that the query names first and second."
     )
-    shortcuts = {
-        UNASKED: "Y without X, and for only and not only X without Y",
-        EMPTY: "",
-        SHARED: "X and Y, for all, not all, only and not only",
-        REVERSED: "for some and none: Table 1 reverses the held-out numbers of one of them",
-        REST: "at equal totals they make up for the set that is empty where a quantifier, or its opposite, is true",
-    }
-    reported_shortcuts = (REVERSED, REST)
-    best_unbound = {"paper": "93 %", "strict": "66 %"}
-    shortcut_note = """
-The number of objects that neither set holds gives 80 % of the answers: it makes up for the set that is empty when a
-quantifier, or its opposite, is true. The number of objects in the first set alone tells *some* from *none* 60 % of the
-time, as the paper's held-out pairs of one of them are reversed.
-"""
 
     @staticmethod
     def text(args: Sequence[Any]) -> str:
@@ -242,39 +223,8 @@ time, as the paper's held-out pairs of one of them are reversed.
         return OpenQuestion(question, str(region_counts(scene, x, y)[decides]))
 
     @staticmethod
-    def setting_limits(config: Any, args: Sequence[Any], pair: Pair, cells: CellsOf, total: int) -> Iterator[Limit]:
-        rest = total - len(cells[args[1]] | cells[args[2]])
-        parts = [int(part) for part in pair[1:]]
-        numbers = [config.numbers[0], config.numbers[1] * (2 if config.couples == "exchanged" else 1)]
-        yield "distractors", rest, config.distractors
-        for part in parts:
-            yield "numbers", part, numbers
-        filled = pair[0] not in ("all", "none", "only") and config.third_region == "matched"
-        yield "third_region", total - rest - sum(parts), numbers if filled else (0, 0)
-
-    @staticmethod
-    def shortcut_features(args: Sequence[Any], cells: CellsOf, total: int) -> Iterator[tuple[str, Any]]:
-        quantifier, x, y = args[0], cells[args[1]], cells[args[2]]
-        unasked = len(x - y if quantifier in ("only", "not only") else y - x)
-        yield UNASKED, (quantifier, unasked)
-        yield EMPTY, (quantifier, unasked > 0)
-        shared = COUNTED[quantifier](x, y)[0]
-        yield REVERSED if quantifier in ("some", "none") else SHARED, (quantifier, len(shared))
-        yield REST, (quantifier, total - len(x | y))
-
-    @staticmethod
     def auxiliary_words(pair: Pair) -> list[str]:
         return [pair[0].partition(" ")[0], *pair[1:]]
-
-    @staticmethod
-    def published_fields(args: Sequence[Any], objects: Sequence[Object], pair: Sequence[str]) -> dict[str, Any]:
-        """`case` lists number, shape and colour of what is in the two regions that Table 1 counts."""
-        groups = Counter((region_of(o, args[1], args[2]), o.shape, o.colour) for o in objects)
-        regions = table_1(pair[0])
-        counts = [[n, shape, colour] for (region, shape, colour), n in sorted(groups.items()) if region in regions]
-        name = f"{args[0]} of" if args[0] in ("some", "none") else args[0]
-        query = {"rel": name, "attr1": args[1], "attr2": args[2]}
-        return {"case": [name, args[1], args[2], counts], "query_abstract": query}
 
     # Scenes -------------------------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +19,7 @@ import splits
 from render.text import noun, parse_noun
 from travlr.config import Config, Count, check_settings, option
 from travlr.scene import Object, Scene, column_name, objects_of, row_name
-from travlr.tasks.base import SIDES, CellsOf, Draw, Limit, OpenQuestion, Pair, Task, Template, choose_from
+from travlr.tasks.base import SIDES, CellsOf, Draw, OpenQuestion, Pair, Task, Template, choose_from
 from travlr.tasks.exchange import STRICT
 
 RELATIONS = {  # relation -> (axis, sign of second minus first coordinate when it is true)
@@ -106,7 +106,6 @@ class SpatialityTask(Task):
         "vertical": ("row of the first object", "row of the second object"),
     }
     pair_note = "The first object is the one that the query names first."
-    best_unbound = {"paper": "88 % in `test_ind` and 74 % in `test_ood`", "strict": "67 %"}
 
     @staticmethod
     def text(args: Sequence[Any]) -> str:
@@ -156,10 +155,6 @@ class SpatialityTask(Task):
         return OpenQuestion(text, ANSWERS[true[0]][0], wordings)
 
     @staticmethod
-    def setting_limits(config: Any, args: Sequence[Any], pair: Pair, cells: CellsOf, total: int) -> Iterator[Limit]:
-        yield "distractors", total - len(cells[args[0]] | cells[args[2]]), config.distractors
-
-    @staticmethod
     def predicate(args: Sequence[Any]) -> str:
         return {"to the left of": "left", "to the right of": "right"}.get(args[1], args[1])
 
@@ -169,12 +164,6 @@ class SpatialityTask(Task):
         before = (len(first), first) < (len(second), second)
         words = ("left", "right") if axis == "horizontal" else ("above", "below")
         return [words[0] if before else words[1], first, second]
-
-    @staticmethod
-    def published_fields(args: Sequence[Any], objects: Sequence[Object], pair: Sequence[str]) -> dict[str, Any]:
-        first, second = (next(i for i, o in enumerate(objects) if o.matches(args[a])) for a in (0, 2))
-        kind = "left/right" if RELATIONS[args[1]][0] == "horizontal" else "above/below"
-        return {"relationship": kind, "query_abstract": [first, args[1], second]}
 
     # Scenes -------------------------------------------------------------------------------------------------------
 
