@@ -52,12 +52,12 @@ browser() { # for the tests of HTML pages
 
 case "${1-}" in
   generate) shift; install ""; exec .venv/bin/python -m travlr.generate "$@" ;;
-  train) shift; install "[train,hdf5]"; exec .venv/bin/python train.py "$@" ;;
-  probe) shift; install "[train,hdf5,analysis]"; exec .venv/bin/python -m analysis.probe "$@" ;;
+  train) shift; install "[train]"; exec .venv/bin/python train.py "$@" ;;
+  probe) shift; install "[train,analysis]"; exec .venv/bin/python -m analysis.probe "$@" ;;
   evaluate) shift; install "[train,server]"; exec .venv/bin/python evaluate.py "$@" ;;
-  test) shift; install "[dev,ray,train,hdf5,analysis,notebooks,page,server]"; browser; exec .venv/bin/python -m pytest -n logical --dist loadfile --no-loadscope-reorder "$@" ;;
+  test) shift; install "[dev,ray,train,analysis,notebooks,page,server]"; browser; exec .venv/bin/python -m pytest -n logical --dist loadfile --no-loadscope-reorder "$@" ;;
   check)
-    install "[dev,ray,train,hdf5,analysis,notebooks,page,server]"
+    install "[dev,ray,train,analysis,notebooks,page,server]"
     .venv/bin/ruff check .
     .venv/bin/ruff format --check .
     .venv/bin/mypy

@@ -15,7 +15,7 @@ from analysis.runs import Runs
 from analysis.statistics import SeedMean, over_seeds
 from train.results.columns import averaged_runs
 from train.results.scores import LEVEL, binomial_p_value
-from train.results.tables import comparable_settings, differing_settings, settings_text
+from train.results.tables import differing_settings, flat_settings, settings_text
 from travlr.cli import close
 
 
@@ -50,9 +50,7 @@ class RunSummary:
             "controlled": self.settings.get("controlled"),
             "frozen": self.settings.get("training.frozen"),
             "trained further": self.settings.get("start"),
-            "with a reader": self.settings.get("reader.steps"),
             "with consistency": self.settings.get("training.consistency"),
-            "answers shuffled": self.settings.get("training.shuffled"),
             "subset": self.train_fraction != 1,
         }
         return frozenset(name for name, value in traits.items() if value)
@@ -70,8 +68,7 @@ class RunSummary:
         if self.info["weights"] is None:
             return "unknown"
         pretrained = self.settings.get("pretrained") if self.settings.get("start") else self.info["weights"] != "random"
-        weights = "pretrained" if pretrained else "random"
-        return f"{weights}, then scenes" if self.settings.get("pretraining.steps") else weights
+        return "pretrained" if pretrained else "random"
 
 
 def run_summaries(runs: Runs) -> list[RunSummary]:
@@ -79,7 +76,7 @@ def run_summaries(runs: Runs) -> list[RunSummary]:
     results = runs.results
     rows = results.drop_duplicates("name").to_dict("records")
     infos = [{name: None if value is pd.NA or value != value else value for name, value in row.items()} for row in rows]
-    settings = comparable_settings([json.loads(info["config"] or "{}") for info in infos])
+    settings = [flat_settings(json.loads(info["config"] or "{}")) for info in infos]
     summaries = {
         str(info["name"]): RunSummary(info, _with_train_fraction(run_settings, runs), {})
         for info, run_settings in zip(infos, settings, strict=True)

@@ -20,7 +20,7 @@ from analysis.statistics import over_seeds, wilson
 from train.config import ARCHITECTURES, CONTROLLED, Run
 from train.results.columns import BASELINES, averaged_runs
 from train.results.store import canonical
-from train.results.tables import comparable_settings, differing_settings, flat_settings, settings_text
+from train.results.tables import differing_settings, flat_settings, settings_text
 from travlr.tasks.quantifiers import FAMILIES
 
 OUTCOMES = ("both right", "both wrong", "only image right", "only caption right")
@@ -213,7 +213,7 @@ def distinguishing_settings(rows: pd.DataFrame, ignored: Sequence[str] = ()) -> 
     defaults = flat_settings(json.loads(canonical(asdict(Run()))))
     for _, group in rows[rows["config"].notna()].groupby([_model_and_size(rows), rows["task"]], observed=True):
         configs = list(group["config"].unique())
-        settings = comparable_settings([json.loads(config) for config in configs])
+        settings = [flat_settings(json.loads(config)) for config in configs]
         unreported = (*LABEL_SETTINGS, *ignored)
         settings = [{name: value for name, value in run.items() if name not in unreported} for run in settings]
         differing = differing_settings(settings)

@@ -11,7 +11,7 @@ import torch
 
 import train.learning.batches
 from render.text import parse_caption
-from train.config import Optimiser, ReaderSettings, RegionSettings, Run, Training
+from train.config import Optimiser, RegionSettings, Run, Training
 from train.data.batching import visible_modalities
 from train.data.examples import Examples, VisualSettings
 from train.data.inputs import IGNORED
@@ -20,7 +20,6 @@ from train.data.text import WordTokenizer, grammar_tokenizer
 from train.learning.batches import RunData, fine_tuning, unlabelled_pairs
 from train.learning.consistency import paired_inputs
 from train.learning.module import Learner, Schedule
-from train.learning.reader import _batches as reader_batches
 from train.models import make_model
 from travlr import Count, Generator, Spatiality
 from travlr.generate import generator
@@ -57,7 +56,7 @@ def test_pairs_are_told_in_words_of_the_caption_or_the_query(task: str) -> None:
     assert ((pairs[:, 0] == pairs[:, 3]) == examples.answers).all()
     for setting in ("image", "caption"):
         image, caption = visible_modalities(setting, rows, None)
-        texts = examples.text_rows(rows, image, caption)
+        texts = examples.text_rows(rows, caption)
         inputs = examples.auxiliary(examples.inputs(rows, image, caption), rows, texts)
         assert inputs.targets is not None
         for row, query in enumerate(examples.queries):
@@ -85,24 +84,11 @@ def test_values_are_told_by_the_first_token_in_their_order_and_by_each_thing(tas
         head.bias.data = torch.tensor(lines)
     examples, rows = Examples(stream_examples(generator(TASKS[task].Config()), 0, 20), WORDS, SIGHT), np.arange(20)
     image, caption = visible_modalities("image", rows, None)
-    batch = examples.auxiliary(examples.inputs(rows, image, caption), rows, examples.text_rows(rows, image, caption))
+    batch = examples.auxiliary(examples.inputs(rows, image, caption), rows, examples.text_rows(rows, caption))
     off = [abs(lines - value) for pair in examples.auxiliary.values for lines, value in zip((1, 2), pair, strict=True)]
     off += [abs(5 - value) for pair in examples.auxiliary.values for value in pair]
     losses = [miss**2 / 2 if miss < 1 else miss - 0.5 for miss in off if not np.isnan(miss)]
     assert learner.losses(batch)["value_loss"].item() == pytest.approx(2 * sum(losses) / len(losses))
-
-
-@pytest.mark.parametrize("task", TASKS)
-def test_shuffled_truth_is_that_of_other_examples_and_what_the_text_says_stays(task: str) -> None:
-    named = Examples(stream_examples(generator(TASKS[task].Config()), 0, 50), WORDS, SIGHT).auxiliary
-    order = np.roll(np.arange(50), 1)
-    found = named.shuffled(order)
-    assert np.array_equal(found.values, named.values[order], equal_nan=True)
-    assert np.array_equal(found.pairs[:, :3], named.pairs[order, :3])
-    assert np.array_equal(found.pairs[:, 3], named.pairs[:, 3])
-    assert np.array_equal(found.end_offsets, named.end_offsets) and np.array_equal(
-        found.query_objects, named.query_objects
-    )
 
 
 def words_at(tokens: torch.Tensor) -> list[str]:
@@ -168,20 +154,12 @@ def test_each_unlabelled_pair_stands_once_beside_other_labelled_examples() -> No
 
 
 def test_pairs_without_answers_are_counted_as_they_are_shown() -> None:
-    """Consistency and a reader, counted batch by batch; a reader's blank pictures are no pairs."""
     maker = generator(TASKS["cardinality"].Config())
-    parts = parts_of(
-        maker,
-        training=Training(steps=6, check_every=3, consistency=True),
-        reader=ReaderSettings(steps=2),
-    )
+    parts = parts_of(maker, training=Training(steps=6, check_every=3, consistency=True))
     schedule, labelled = fine_tuning(parts)
-    steps = schedule.steps
     shown_both = (batch.sides for epoch in (0, 1) for batch in schedule.epoch(epoch))
-    consistency = [len(sides[0]) for sides in shown_both if sides is not None]
-    read = [sum(map(bool, captions)) for _, captions in reader_batches(maker, WORDS, SIGHT, steps=2)]
-    assert (sum(consistency), sum(read)) == (60, 126)
-    assert unlabelled_pairs(parts.run, steps) == 60 + 126 and labelled == 60
+    assert sum(len(sides[0]) for sides in shown_both if sides is not None) == labelled == 60
+    assert unlabelled_pairs(parts.run, schedule.steps) == 60
     assert unlabelled_pairs(parts_of(maker).run, 2000) == 0
 
 
@@ -295,30 +273,3 @@ def test_more_steps_than_a_world_has_scenes_for_are_refused() -> None:
     short = rf"needs .* of which its world has only {there:,}; use fewer steps"
     with pytest.raises(ValueError, match=f"^training.steps={training.steps}: {short}, or training.stream=false"):
         fine_tuning(parts_of(maker, training=training))
-
-
-def test_what_is_read_takes_the_place_of_the_image_and_never_of_a_caption() -> None:
-    raw = stream_examples(generator(TASKS["cardinality"].Config()), 0, 6)
-    read = [caption.replace(" red ", " blue ") for caption in raw.captions]
-
-    def reader(examples: Examples) -> list[str]:
-        seen = examples.inputs(np.arange(6), np.ones(6, bool), np.zeros(6, bool))  # the pictures themselves
-        assert seen.features is not None and seen.features.shape[1] == max(examples.objects)
-        return read
-
-    examples = Examples(raw, WORDS, replace(SIGHT, reader=reader))
-    plain = Examples(raw, WORDS, SIGHT)
-    rows = np.arange(6)
-    as_read = Examples(replace(raw, captions=read), WORDS, SIGHT).inputs(
-        rows, *visible_modalities("caption", rows, None)
-    )
-    image = examples.inputs(rows, *visible_modalities("image", rows, None))
-    assert image.tokens.equal(as_read.tokens)
-    assert image.features is not None and as_read.features is not None and image.features.equal(as_read.features)
-    for setting in ("caption", "image+caption"):
-        found, blank = (
-            examples.inputs(rows, *visible_modalities(setting, rows, None)),
-            plain.inputs(rows, *visible_modalities("caption", rows, None)),
-        )
-        assert found.tokens.equal(blank.tokens)
-        assert found.features is not None and blank.features is not None and found.features.equal(blank.features)

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from matplotlib.patches import Rectangle
 
 from render.image import IMAGE_STYLES
@@ -26,7 +25,6 @@ from tests import oracle, tiny_chat
 from tests.chat_server import ChatServer, text_and_picture
 from tests.helpers import generated, page_data, wait_for
 from tests.oracle import answer
-from train.learning import devices
 from train.results.answers import read_answers
 from train.results.store import ANSWERS, read_results
 from train.vlm import evaluation
@@ -338,16 +336,6 @@ def test_a_full_disk_is_named_and_loses_no_reply(
     second = Scripted(answer)
     rows = ask(monkeypatch, second, data["spatiality"], tmp_path, setting=["caption"], limit=20)
     assert [row["examples"] for row in rows] == [20, 20] and 0 < len(second.keys) < 32
-
-
-def test_a_choice_of_precision_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rates = {torch.float32: 1.0, torch.bfloat16: 1.4}
-    monkeypatch.setattr(devices, "matmul_rate", lambda kind, device: rates[kind])
-    tiny_chat.saved("llava", tmp_path / "llava")
-    config = Evaluation(model=str(tmp_path / "llava"), runs=str(tmp_path))
-    assert ChatModel(config, log=lambda _: None).precision == "float32"
-    rates[torch.bfloat16] = 1.6  # the next trial would choose the other one
-    assert ChatModel(config, log=lambda _: None).precision == "float32"
 
 
 def test_log_probabilities_of_a_server(data: dict[str, Path], tmp_path: Path) -> None:

@@ -45,32 +45,21 @@ def test_context_auto_is_the_context_that_the_model_is_given(model: str) -> None
         Run(model=model, regions=RegionSettings(context=c)) for c in ("none", "auto", "receptive_field")
     )
     assert same(auto, whole if model == "visualbert" else none) and not same(none, whole)
-    cells, one = (Run(model=model, regions=RegionSettings(number=36, blank=blank)) for blank in ("cells", "whole"))
-    assert not same(cells, one)
 
 
-def test_what_a_model_is_given_is_part_of_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_vocabulary_is_part_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     before = fingerprint(Run())
     monkeypatch.setattr("train.data.text.SPECIAL", ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "[NEW]"))
     assert fingerprint(Run())["inputs"] != before["inputs"]
-    monkeypatch.undo()
-    (tmp_path / "recogniser").write_bytes(b"other weights")
-    monkeypatch.setattr("train.fingerprint.RECOGNISER", tmp_path / "recogniser")
-    assert fingerprint(Run())["inputs"] != before["inputs"]
-    assert fingerprint(Run(model="bert"))["inputs"] == {k: v for k, v in before["inputs"].items() if k != "recogniser"}
-    monkeypatch.setattr("train.fingerprint.INPUT_VERSION", 0)
-    assert fingerprint(Run(model="bert"))["inputs"]["version"] == 0
 
 
-@pytest.mark.parametrize("name", ["pretrained", "tokenizer", "regions.file", "regions.detector"])
+@pytest.mark.parametrize("name", ["pretrained", "tokenizer", "regions.file"])
 def test_files_count_by_content(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
     def run(place: str) -> Run:
-        group, _, inner = name.rpartition(".")
-        if group:
-            regions = RegionSettings(source=inner, **{inner: place})  # type: ignore[arg-type]
-            return Run(regions=regions, training=Training(stream=False))
+        if name == "regions.file":
+            return Run(regions=RegionSettings(source="file", file=place), training=Training(stream=False))
         return Run(**{name: place})  # type: ignore[arg-type]
 
     for folder, text in (("a", "1"), ("b", "1"), ("c", "2")):

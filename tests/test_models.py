@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import BertConfig, BertForPreTraining, LxmertModel, RobertaConfig, RobertaForMaskedLM, VisualBertModel
 
-from train.config import MODEL_SETTINGS, RegionSettings, Run
+from train.config import RegionSettings, Run
 from train.data.batching import visible_modalities
 from train.data.examples import Examples, VisualSettings
 from train.data.inputs import Inputs
@@ -28,7 +28,7 @@ from train.data.pixels import PUBLISHED
 from train.data.sources import stream_examples
 from train.data.text import WordTokenizer, grammar_tokenizer
 from train.learning.testing import predict
-from train.models import MODELS, class_of, make_model, shape_of
+from train.models import MODELS, class_of, make_model
 from train.models.albef import Albef, fit_positions
 from train.models.layers import Model, Shape, fast_dropout
 from train.models.loading import (
@@ -53,8 +53,8 @@ FIXTURES = {
     for name in ("uniter", "visualbert", "lxmert", "albef")
 }
 OPTIONS: dict[str, list[dict[str, Any]]] = {
-    "visualbert": [{}, {"visual_token_type": 1}, {"controlled": True}],
-    "uniter": [{}, {"boxes": "pixels_y_first"}, {"controlled": True}],
+    "visualbert": [{}, {"controlled": True}],
+    "uniter": [{}, {"controlled": True}],
     "lxmert": [{}, {"controlled": True}],
     "albef": [{}, {"distil": True}],
     "bert": [{}],
@@ -191,19 +191,13 @@ def test_uniter_takes_its_seven_box_numbers_from_the_batch_contract(tmp_path: Pa
         check("uniter", "concat", torch.float32, logits=model(batch), pooled=model.encode(batch).pooled)
 
 
-def test_uniter_boxes_as_the_fine_tuning_code_fed_them() -> None:
-    model = Uniter(shape_of("uniter", "tiny"), boxes="pixels_y_first", picture_size=(200, 100))
-    box = torch.tensor([[[0.25, 0.5, 0.75, 0.9]]])
-    expected = torch.tensor([[[50.0, 50.0, 90.0, 150.0, 100.0, 40.0, 4000.0]]])
-    torch.testing.assert_close(model.box_numbers(box), expected)
-
-
 @DTYPES
 @pytest.mark.parametrize("checkpoint", ["ckpt/", "ckpt_hf/"])
 @pytest.mark.parametrize("case", ["type1", "default", "type0", "no_image", "all_regions"])
 def test_visualbert_equals_the_published_code(case: str, checkpoint: str, dtype: torch.dtype, tmp_path: Path) -> None:
     kind = 0 if case == "type0" else 1
-    model: VisualBert = loaded("visualbert", tmp_path, dtype, checkpoint, visual_token_type=kind)
+    model: VisualBert = loaded("visualbert", tmp_path, dtype, checkpoint)
+    model.region_segment = kind
     given = inputs_of("visualbert", case, dtype)
     regions = given.get("visual_embeds")
     batch = Inputs(
@@ -1008,7 +1002,7 @@ def test_pixel_statistics_are_the_checkpoints_own(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", MODELS)
 def test_the_settings_of_a_model_are_the_options_of_its_class(name: str) -> None:
     options = class_of(name).__init__.__kwdefaults__ or {}
-    assert sorted(class_of(name).architecture.settings) == sorted(set(MODEL_SETTINGS) & set(options))
+    assert class_of(name).architecture.controlled == ("controlled" in options)
 
 
 def test_a_tokenizer_that_is_not_there_is_refused_by_the_setting_that_names_it(tmp_path: Path) -> None:
@@ -1025,10 +1019,6 @@ def test_wrong_names_and_values_are_refused() -> None:
         make_model("bert", "large")
     with pytest.raises(ValueError, match="distil: not an option of model=uniter, which has matching, controlled"):
         make_model("uniter", "tiny", {"distil": True})
-    with pytest.raises(ValueError, match="boxes=yx: must be one of normalised, pixels_y_first"):
-        make_model("uniter", "tiny", {"boxes": "yx"})
-    with pytest.raises(ValueError, match="visual_token_type=2"):
-        make_model("visualbert", "tiny", {"visual_token_type": 2})
 
 
 @pytest.mark.parametrize("name", MODELS)

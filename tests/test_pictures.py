@@ -19,16 +19,12 @@ from safetensors.torch import save_file
 
 import train.data.pixels
 from train import cache
-from train.config import Optimiser, ReaderSettings, RegionSettings, Run, Training
-from train.data.augment import AREA, OPERATIONS, RATIO, augment_batch, augment_picture, random_crop
+from train.config import Optimiser, RegionSettings, Run, Training
 from train.data.examples import Examples, VisualSettings
-from train.data.pixels import PUBLISHED, FilePictures, Pictures, Statistics, scale_picture
+from train.data.pixels import PUBLISHED, FilePictures, Statistics, scale_picture
 from train.data.sources import TrainingDataset, stream_examples
 from train.data.text import WordTokenizer, grammar_tokenizer
 from train.fingerprint import fingerprint
-from train.learning.batches import RunData, fine_tuning
-from train.learning.batches import test_batches as batches_of_test
-from train.learning.reader import cached_reader
 from train.models import make_model
 from train.models.albef import Albef
 from train.run import run, visual_settings
@@ -135,16 +131,12 @@ def test_statistics_are_of_pixels_alone(tmp_path: Path) -> None:
     assert visual_settings(Run(model="albef"), tmp_path).statistics == PUBLISHED
 
 
-def test_runs_and_readers_are_told_apart_by_statistics(tmp_path: Path) -> None:
-    names = [checkpoint(tmp_path / str(number), known) for number, known in enumerate((None, OTHER, PUBLISHED, OTHER))]
-    known = [fingerprint(Run(model="albef", pretrained=name))["pretrained"] for name in names]
-    assert known[1] == known[3] and len(set(known)) == 3
-    maker = Generator(Cardinality())
-    for statistics in (PUBLISHED, OTHER, OTHER):
-        visual = VisualSettings("pixels", RegionSettings(), 192, statistics)
-        run = Run(model="albef", size="tiny", reader=ReaderSettings(1))
-        cached_reader(tmp_path / "readers", run, maker, WORDS, visual, "cpu", lambda line: None)
-    assert len(list((tmp_path / "readers").iterdir())) == 2
+def test_runs_differ_by_the_statistics_of_their_checkpoint(tmp_path: Path) -> None:
+    names = [
+        checkpoint(tmp_path / str(number), values) for number, values in enumerate((None, OTHER, PUBLISHED, OTHER))
+    ]
+    digests = [fingerprint(Run(model="albef", pretrained=name))["pretrained"] for name in names]
+    assert digests[1] == digests[3] and len(set(digests)) == 3
 
 
 # Pictures from files -------------------------------------------------------------------------------------------------
@@ -266,115 +258,3 @@ def test_a_dataset_s_files_give_what_its_generator_renders(data: Path, files: Pa
         first, second = (Examples(some, WORDS, visual).inputs(np.arange(4), shown, hidden) for some in (raw, other))
         assert first.pixels is not None and second.pixels is not None
         np.testing.assert_allclose(first.pixels.numpy(), second.pixels.numpy(), atol=0.02)
-        assert len(raw.picture_set().digests()) == len(raw.ids)
-
-
-# Changes -------------------------------------------------------------------------------------------------------------
-
-
-def test_crops_are_as_published() -> None:
-    random = np.random.default_rng(0)
-    drawn = np.array([random_crop(400, 300, random) for _ in range(5000)])
-    left, top, width, height = drawn.T
-    assert (left >= 0).all() and (top >= 0).all() and (left + width <= 400).all() and (top + height <= 300).all()
-    area, ratio = width * height / 120_000, width / height
-    assert AREA == (0.5, 1.0) and RATIO == (3 / 4, 4 / 3)
-    assert area.min() > 0.495 and area.max() <= 1 and area.min() < 0.505 and area.max() > 0.97
-    assert ratio.min() > 0.74 and ratio.max() < 1.35 and ratio.min() < 0.77 and ratio.max() > 1.3
-    assert len(np.unique(left)) > 100 and len(np.unique(top)) > 50
-    assert random_crop(1000, 10, random) == (0, 0, 1000, 10)  # nothing fits
-
-
-def test_half_of_the_pictures_are_mirrored_and_the_same_seed_gives_the_same() -> None:
-    picture = np.zeros((40, 40, 3), np.uint8)
-    picture[:, 20:] = 200
-    many = np.broadcast_to(picture, (600, 40, 40, 3))
-    made = augment_batch(many, 32, np.random.default_rng(5))
-    assert made.shape == (600, 32, 32, 3) and made.dtype == np.uint8
-    mirrored = int((made[:, 12:20, :8].mean(axis=(1, 2, 3)) > made[:, 12:20, -8:].mean(axis=(1, 2, 3))).sum())
-    assert abs(mirrored - 300) < 5 * 12.3  # five standard deviations of a fair coin
-    torch.set_num_threads(3)
-    np.testing.assert_array_equal(augment_batch(list(many), 32, np.random.default_rng(5)), made)
-    assert not np.array_equal(augment_batch(many, 32, np.random.default_rng(6)), made)
-
-
-def test_changes_are_of_the_published_strength() -> None:
-    grey = np.full((384, 384, 3), 100, np.uint8)
-    grey[192, 192] = 255
-
-    def changed(number: int, way: int = 1) -> np.ndarray:
-        return np.asarray(OPERATIONS[number](pillow.fromarray(grey), way))
-
-    def lit(picture: np.ndarray) -> tuple[int, int]:
-        row, column = np.unravel_index((picture[..., 0] * (picture[..., 0] != 128)).argmax(), (384, 384))
-        return int(column), int(row)
-
-    assert len(OPERATIONS) == 10 and np.array_equal(changed(0), grey)
-    assert changed(1).min() == 0 and changed(2).shape == grey.shape
-    assert changed(3)[0, 0].tolist() == [136] * 3  # 1.36 times as bright
-    assert changed(4)[192, 191, 0] < 100  # sharper: darker beside what is bright
-    assert lit(changed(5)) == (152, 192) and lit(changed(5, -1)) == (232, 192)  # by 0.21 of the row
-    assert lit(changed(6)) == (192, 152) and lit(changed(6, -1)) == (192, 232)
-    assert lit(changed(7)) == (185, 192) and lit(changed(8, -1)) == (192, 199)  # by 7 pixels
-    assert (changed(7)[:, -7:] == 128).all() and not (changed(7)[:, :-7] == 128).any()
-    turned = np.argwhere((changed(9)[..., 0] == 128)[0])  # the upper edge meets the turned one's corner
-    assert abs(np.subtract(lit(changed(9)), 192)).max() <= 1 and len(turned) > 100
-    assert np.array_equal(changed(9, -1)[:, ::-1][10], changed(9)[10])  # the other way
-
-
-def test_a_picture_that_is_not_changed_is_its_crop() -> None:
-    picture = np.random.default_rng(0).integers(0, 256, (60, 60, 3), np.uint8)
-    found = 0
-    for seed in range(40):
-        left, top, width, height = random_crop(60, 60, np.random.default_rng(seed))
-        part = pillow.fromarray(picture).crop((left, top, left + width, top + height))
-        part = part.resize((48, 48), pillow.Resampling.BICUBIC)
-        found += np.array_equal(augment_picture(picture, 48, np.random.default_rng(seed)), np.asarray(part))
-    assert 4 <= found <= 22  # not mirrored, and both changes left out or none: 0.5 x 0.55 ** 2 of them
-
-
-@pytest.mark.parametrize("source", ["data", "files"])
-def test_training_pictures_alone_are_changed_and_by_seed_and_epoch(
-    source: str, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
-    folder = request.getfixturevalue(source)
-
-    def batches(augmenting: bool, epoch: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
-        """Pixels and tokens of an epoch, and of a test."""
-        training = replace(SHORT, stream=False, augment=augmenting)
-        config = albef(folder, tmp_path, training=training, seed=seed)
-        parts = RunData(config, TrainingDataset(folder), WORDS, visual_settings(config, tmp_path))
-        made = list(fine_tuning(parts)[0].epoch(epoch))
-        tested = [inputs for _, inputs in batches_of_test(parts.examples("validation"), "image")]
-        return tuple(torch.cat([b.pixels for b in found if b.pixels is not None]) for found in (made, tested))  # type: ignore[return-value]
-
-    plain, tested = batches(False, 0)
-    changed, tested_too = batches(True, 0)
-    assert torch.equal(tested, tested_too)
-    assert len(plain) == len(changed) == 40
-    assert not any(map(torch.equal, plain, changed))
-    assert torch.equal(batches(True, 0)[0], changed)
-    for other in (batches(True, 1)[0], batches(True, 0, seed=1)[0]):
-        assert not torch.equal(other, changed)
-
-
-def test_changed_pictures_are_cut_from_whole_ones() -> None:
-    grid = Generator(Cardinality()).batch("train", 0, 5).grid
-    for side in (96, 100):
-        found = Pictures(PAPER, side, OTHER)(grid, np.random.default_rng(3))
-        expected = augment_batch(PAPER.arrays(grid), side, np.random.default_rng(3))
-        np.testing.assert_array_equal(values_of(found, OTHER), expected)
-
-
-@pytest.mark.parametrize("model", ["uniter", "lxmert", "visualbert", "bert", "roberta"])
-def test_models_without_pixels_have_no_pictures_to_change(model: str) -> None:
-    with pytest.raises(ValueError, match=rf"^training.augment=true: model={model} sees no pixels[^\n]*$"):
-        Run(model=model, training=Training(augment=True))
-
-
-def test_a_run_with_changed_pictures_is_another_run(data: Path, tmp_path: Path) -> None:
-    names = []
-    for augmenting in (False, True):
-        rows = run(albef(data, tmp_path, training=replace(SHORT, augment=augmenting)), log=lambda line: None)
-        names.append(rows[0]["name"])
-    assert names[0] != names[1]

@@ -478,14 +478,12 @@ def test_regions_are_chosen_and_found_by_the_pictures_name(tmp_path: Path, monke
 
     monkeypatch.setattr("analysis.probe.heatmaps.load", loaded)
     main([*given, "--regions", "features.npz", "--out", str(tmp_path / "a.png")])
-    main([*given, "--detector", "detr", "--head", "itm", "--out", str(tmp_path / "b.png")])
+    main([*given, "--head", "itm", "--out", str(tmp_path / "b.png")])
     main([*given, "--out", str(tmp_path / "c.png")])
-    file, detector, neither = asked
+    file, head, neither = asked
     assert file["regions"] == RegionSettings(source="file", file="features.npz")
-    assert detector["regions"] == RegionSettings(source="detector", detector="detr") and detector["head"] == "itm"
+    assert head["head"] == "itm"
     assert "regions" not in neither and neither["size"] == "tiny"
-    with pytest.raises(UsageError, match="give one of them"):
-        main([*given, "--detector", "detr", "--regions", "x.npz", "--out", str(tmp_path / "d.png")])
     with pytest.raises(UsageError, match="--size: invalid choice"):
         parser().parse_args([*given[:-1], "huge"])
 

@@ -21,7 +21,6 @@ from analysis.probe.scorers.loading import load, regions_of
 from analysis.probe.scorers.travlr_models import finder
 from tests.helpers import one_line
 from tests.test_models import fixture_shape, part
-from tests.tiny import saved_yolos
 from train import models
 from train.config import RegionSettings
 from train.data.inputs import Inputs
@@ -192,19 +191,6 @@ def test_a_grid_has_the_features_of_its_cells() -> None:
     np.testing.assert_allclose(boxes[8], [2 / 6, 1 / 6, 3 / 6, 2 / 6], atol=1e-6)
 
 
-def test_a_detectors_regions_are_those_of_the_detector(tmp_path: Path) -> None:
-    saved_yolos(tmp_path)
-    find, width = finder(RegionSettings(source="detector", detector=str(tmp_path), number=3))
-    image = Image.fromarray(np.random.default_rng(0).integers(0, 256, (32, 48, 3), np.uint8))
-    features, boxes = find(image)
-    assert (features.shape, boxes.shape, width) == ((3, 16), (3, 4), 16)
-
-    from train.regions.detector import Detector
-
-    found = Detector(str(tmp_path), 3).detect([np.asarray(image)])
-    np.testing.assert_array_equal(found["features"][0], features)
-
-
 def refused(match: str, name: str, **settings: Any) -> None:
     with pytest.raises(ValueError, match=match) as caught:
         load(name, **{"device": "cpu", "size": "fixture", **settings})
@@ -232,13 +218,11 @@ def test_wrong_names_and_settings_are_told_in_one_line(checkpoints: dict[str, st
     refused("model=uniter:: .*give uniter:FILE", "uniter:")
     refused("head=itc: model=uniter:.* has itm only", uniter, head="itc")
     refused("sees pixels, not regions", albef, regions=RegionSettings(source="grid"))
-    refused("regions.source=scene: .*grid, detector, file", uniter, regions=RegionSettings())
+    refused("regions.source=scene: .*grid, file", uniter, regions=RegionSettings())
     refused("checkpoint of another architecture", uniter)  # a grid's features are wider than this checkpoint takes
     refused("size=huge: must be one of", uniter, size="huge")
-    absent = RegionSettings(source="file", file=str(tmp_path / "absent.tsv"))
-    refused("regions.file=.*absent.tsv: is not there; give a file in .tsv", uniter, regions=absent)
-    nowhere = RegionSettings(source="detector", detector=str(tmp_path / "absent"))
-    refused("regions.detector=.*absent: there is no such folder; must be .* a hub id$", uniter, regions=nowhere)
+    absent = RegionSettings(source="file", file=str(tmp_path / "absent"))
+    refused("regions.file=.*absent: must be a folder of .npz files", uniter, regions=absent)
     refused("regions: model=.* takes no regions", str(tmp_path), regions=RegionSettings(source="grid"))
 
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 import io
 import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
 import pytest
 import torch
@@ -17,12 +15,11 @@ from PIL import Image as pillow
 from PIL import ImageDraw
 
 from render.pictures.renderer import Renderer
-from tests.tiny import saved_yolos
+from scripts import train_recogniser
 from train import cache
 from train.config import RegionSettings
 from train.data.pixels import MEAN, STD, Pictures
-from train.regions import detector, recogniser
-from train.regions import files as feature_files
+from train.regions import recogniser
 from train.regions.pictures import PictureSet, grid_of
 from train.regions.recogniser import features_of, recognise
 from train.regions.sources import RegionTable, make_regions
@@ -81,29 +78,17 @@ def pixels(boxes: np.ndarray, picture: np.ndarray) -> np.ndarray:
 # Settings ------------------------------------------------------------------------------------------------------------
 
 BAD_SETTINGS: dict[str, tuple[dict[str, Any], str]] = {
-    "source": ({"source": "boxes"}, r"regions.source=boxes: choose one of scene, grid, detector, file"),
+    "source": ({"source": "boxes"}, r"regions.source=boxes: choose one of scene, grid, file"),
     "none": ({"number": 0}, r"regions.number=0: must be exact"),
     "word": ({"number": "all"}, r"regions.number=all: must be exact"),
     "truth": ({"number": True}, r"regions.number=True: must be "),
-    "misses": ({"misses": 1.0}, r"regions.misses=1.0"),
-    "not a number": ({"misses": float("nan")}, r"regions.misses=nan"),
-    "jitter": ({"jitter": -0.1}, r"regions.jitter=-0.1"),
-    "seed": ({"seed": -1}, r"regions.seed=-1"),
-    "misses of grid": ({"source": "grid", "misses": 0.1}, r"only regions.source=scene has it"),
-    "jitter of file": ({"source": "file", "file": "a.tsv", "jitter": 0.1}, r"only regions.source=scene has it"),
     "context": ({"context": "some"}, r"regions.context=some: choose one of auto, none, receptive_field"),
     "context of file": (
-        {"source": "file", "file": "a.tsv", "context": "receptive_field"},
+        {"source": "file", "file": "a", "context": "receptive_field"},
         r"regions.context=receptive_field: features of regions.source=file stay",
     ),
-    "context of detector": (
-        {"source": "detector", "detector": "a", "context": "receptive_field"},
-        r"regions.context=receptive_field: features of regions.source=detector stay",
-    ),
-    "blank": ({"blank": "white"}, r"regions.blank=white: choose one of whole, cells"),
     "no file": ({"source": "file"}, r"give regions.file"),
-    "no detector": ({"source": "detector"}, r"give regions.detector"),
-    "spare file": ({"file": "a.tsv"}, r"leave out regions.file"),
+    "spare file": ({"file": "a"}, r"leave out regions.file"),
 }
 
 
@@ -190,40 +175,6 @@ def test_rows_are_trimmed_padded_and_may_be_blank() -> None:
         assert shown[1].tolist() == [[[0, 0, 1, 1]]]
     assert found.take([1])[0].shape == (1, 1, 2048)
     assert found.take([])[0].shape == (0, 0, 2048)
-
-
-def test_misses_and_jitter_belong_to_the_picture() -> None:
-    grid = random_grid(World(), 400, seed=3)
-    settings = RegionSettings(misses=0.25, jitter=0.1, seed=5)
-    plain = make_regions(RegionSettings(), scenes_of(PAPER, grid))
-    noisy = make_regions(settings, scenes_of(PAPER, grid))
-    order = np.random.default_rng(0).permutation(400)[:150]
-    again = make_regions(settings, scenes_of(PAPER, grid[order].astype(np.int8)))
-    for new, old in enumerate(order):
-        for a, b in zip(again.take([new]), noisy.take([old]), strict=True):
-            np.testing.assert_array_equal(a, b)
-    other = make_regions(RegionSettings(misses=0.25, jitter=0.1, seed=6), scenes_of(PAPER, grid))
-    assert (other.take(np.arange(400))[2].sum(axis=1) != noisy.take(np.arange(400))[2].sum(axis=1)).mean() > 0.3
-
-    objects, found = (int((r.index[:-1] >= 0).sum()) for r in (plain, noisy))
-    assert abs(found - 0.75 * objects) < 5 * (objects * 0.25 * 0.75) ** 0.5
-    true = make_regions(RegionSettings(jitter=0.1, seed=5), scenes_of(PAPER, grid))
-    _, clean, mask = plain.take(np.arange(400))
-    _, moved, _ = true.take(np.arange(400))
-    side = np.tile(clean[..., 2:] - clean[..., :2], 2)[mask]
-    moves = (moved - clean)[mask] / side
-    assert abs(moves.mean()) < 0.005 and abs(moves.std() - 0.1) < 0.005
-    assert moved.min() >= 0 and moved.max() <= 1 and (moved[..., 2:] >= moved[..., :2]).all()
-
-
-def test_a_picture_whose_objects_are_all_missed_still_has_a_region() -> None:
-    grid = np.zeros((200, 36), int)
-    grid[:, 0] = np.arange(200) % 35 + 1
-    grid[:, 1] = np.arange(200) // 35 + 1
-    found = make_regions(RegionSettings(misses=0.99), scenes_of(PAPER, grid))
-    missed = (found.index[:-1, 0] == 0) & (found.boxes[:-1, 0] == [0, 0, 1, 1]).all(axis=1)
-    assert 180 < missed.sum() < 200
-    assert (found.take(np.arange(200))[2].sum(axis=1) >= 1).all()
 
 
 def test_the_objects_column_gives_the_grid() -> None:
@@ -316,7 +267,7 @@ def test_pictures_like_the_released_ones_are_understood() -> None:
 
 
 def test_the_shipped_network_names_what_it_was_not_trained_on() -> None:
-    crops, names = recogniser.held_out_crops(3000, seed=77)
+    crops, names = train_recogniser.held_out_crops(3000, seed=77)
     found = recognise(features_of(crops))
     for head in range(3):
         assert np.mean([a[head] == b[head] for a, b in zip(found, names, strict=True)]) >= 0.99
@@ -340,20 +291,20 @@ def test_the_weights_are_small_and_damaged_ones_are_refused(tmp_path: Path) -> N
     damaged = tmp_path / "weights.safetensors"
     for data in (b"", b"\x80\x04junk", recogniser.WEIGHTS.read_bytes()[:1000]):
         damaged.write_bytes(data)
-        with pytest.raises(ValueError, match=r"not the recogniser's weights .*python -m train.regions.recogniser"):
+        with pytest.raises(ValueError, match=r"not the recogniser's weights .*python scripts/train_recogniser.py"):
             recogniser.recogniser(damaged)
     with pytest.raises(ValueError, match=r"not the recogniser's weights"):
         recogniser.recogniser(tmp_path / "missing.safetensors")
 
 
 def test_training_learns_and_repeats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recogniser, "TRAINING_CELLS", (32,))
-    monkeypatch.setattr(recogniser, "TRAINING_SPANS", (1.0,))
-    one, two = (recogniser.train_recogniser(steps=2, batch=12, seed=4) for _ in range(2))
+    monkeypatch.setattr(train_recogniser, "TRAINING_CELLS", (32,))
+    monkeypatch.setattr(train_recogniser, "TRAINING_SPANS", (1.0,))
+    one, two = (train_recogniser.train_recogniser(steps=2, batch=12, seed=4) for _ in range(2))
     for a, b in zip(one.state_dict().values(), two.state_dict().values(), strict=True):
         torch.testing.assert_close(a, b, rtol=0, atol=0)
-    recogniser.save(
-        recogniser.train_recogniser(steps=60, batch=48, seed=4), tmp_path / "new.safetensors", {"note": "a test"}
+    train_recogniser.save(
+        train_recogniser.train_recogniser(steps=60, batch=48, seed=4), tmp_path / "new.safetensors", {"note": "a test"}
     )
     assert [path.name for path in tmp_path.iterdir()] == ["new.safetensors"]
     sprites = Renderer(World(colours=tuple(COLOURS)), 32, SPANS).rgb_sprites[1:]
@@ -391,118 +342,6 @@ def test_an_interrupted_computation_resumes(tmp_path: Path) -> None:
         cache.cached_arrays(None, "k", 12, columns, lambda start: make(start, 99), "making")
 
 
-# Detectors -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def detr(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A tiny DETR with random weights."""
-    from transformers import DetrConfig, DetrForObjectDetection, DetrImageProcessor, ResNetConfig
-
-    folder = tmp_path_factory.mktemp("detr")
-    torch.manual_seed(0)
-    backbone: dict[str, Any] = {"embedding_size": 8, "hidden_sizes": [8, 16], "depths": [1, 1], "layer_type": "basic"}
-    sizes: dict[str, Any] = {
-        **{"use_timm_backbone": False, "use_pretrained_backbone": False, "backbone": None},
-        **{"d_model": 16, "encoder_layers": 1, "decoder_layers": 1, "num_queries": 7, "num_labels": 3, "init_std": 0.5},
-        **{"encoder_attention_heads": 2, "decoder_attention_heads": 2, "encoder_ffn_dim": 16, "decoder_ffn_dim": 16},
-    }
-    layers: dict[str, Any] = {"out_features": ["stage2"]}
-    config = DetrConfig(backbone_config=ResNetConfig(**backbone, **layers), **sizes)
-    DetrForObjectDetection(config).save_pretrained(folder)
-    DetrImageProcessor(size={"shortest_edge": 48, "longest_edge": 48}).save_pretrained(folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def yolos(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return saved_yolos(tmp_path_factory.mktemp("yolos"))
-
-
-def oracle(folder: Path, picture: np.ndarray, number: int) -> tuple[list[np.ndarray], list[list[float]]]:
-    """What a detector says of one picture, by the library's own post-processing."""
-    from transformers import AutoImageProcessor, AutoModelForObjectDetection
-
-    processor = AutoImageProcessor.from_pretrained(folder)  # type: ignore[no-untyped-call]
-    model = AutoModelForObjectDetection.from_pretrained(folder).eval()
-    with torch.no_grad():
-        out = model(**processor(images=pillow.fromarray(picture), return_tensors="pt"))
-    size = [picture.shape[:2]]
-    found = processor.post_process_object_detection(out, threshold=-1.0, target_sizes=size)[0]
-    best = sorted(range(len(found["scores"])), key=lambda i: -float(found["scores"][i]))[:number]
-    queries = out.last_hidden_state[0, -out.logits.shape[1] :].numpy()
-    return [queries[i] for i in best], [found["boxes"][i].tolist() for i in best]
-
-
-@pytest.mark.parametrize("kind", ["detr", "yolos"])
-def test_a_detector_gives_its_queries_and_boxes(kind: str, request: pytest.FixtureRequest) -> None:
-    folder = request.getfixturevalue(kind)
-    scenes = scenes_of(SMALL, random_grid(SMALL.world, 5, share=0.5))
-    found = make_regions(RegionSettings(source="detector", detector=str(folder), number=4), scenes)
-    everything = [*SMALL.arrays(scenes.grid), np.full((32, 48, 3), 255, np.uint8)]
-    for row, picture in zip((0, 1, 2, 3, 4, RegionTable.BLANK), everything, strict=True):
-        features, boxes, mask = found.take([row])
-        assert mask.tolist() == [[True] * 4]
-        queries, pixel_boxes = oracle(folder, picture, 4)
-        np.testing.assert_allclose(features[0], queries, atol=5e-3, rtol=5e-3)
-        np.testing.assert_allclose(pixels(boxes[0], picture), np.clip(pixel_boxes, 0, [48, 32, 48, 32]), atol=0.02)
-
-
-def test_detection_runs_once_for_each_picture_and_resumes(
-    detr: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    grid = random_grid(SMALL.world, 40, share=0.5)
-    grid = np.concatenate([grid, grid[::-1]])
-    settings = RegionSettings(source="detector", detector=str(detr))
-    whole = make_regions(settings, scenes_of(SMALL, grid))
-    assert whole.table.shape == (41 * 7, 16)
-    seen_pictures: list[int] = []
-    find = detector.Detector.detect
-
-    def counted(self: detector.Detector, pictures: list[np.ndarray]) -> dict[str, np.ndarray]:
-        if len(seen_pictures) == 1:
-            seen_pictures.append(0)
-            raise KeyboardInterrupt
-        seen_pictures.append(len(pictures))
-        return find(self, pictures)
-
-    monkeypatch.setattr(detector.Detector, "detect", counted)
-    with pytest.raises(KeyboardInterrupt):
-        make_regions(settings, scenes_of(SMALL, grid), tmp_path)
-    for source in (scenes_of(SMALL, grid), scenes_of(SMALL, grid)):
-        found = make_regions(settings, source, tmp_path)
-        assert seen_pictures == [16, 0, 16, 9]
-        for a, b in zip(found.take(np.arange(80)), whole.take(np.arange(80)), strict=True):
-            np.testing.assert_array_equal(a, b)
-        for a, b in zip(found.take([RegionTable.BLANK]), whole.take([RegionTable.BLANK]), strict=True):
-            np.testing.assert_array_equal(a, b)
-    make_regions(settings, scenes_of(SMALL, grid[:3]), tmp_path)  # other pictures
-    assert seen_pictures[4:] == [4]
-
-
-def test_detectors_that_cannot_be_used(detr: Path, tmp_path: Path) -> None:
-    scenes = scenes_of(SMALL, random_grid(SMALL.world, 1))
-
-    def message(folder: Path, number: int | str = "exact") -> str:
-        with pytest.raises(ValueError) as caught:
-            make_regions(RegionSettings(source="detector", detector=str(folder), number=number), scenes)
-        assert "\n" not in str(caught.value)
-        return str(caught.value)
-
-    assert "finds at most 7" in message(detr, 8)
-    assert "cannot be loaded" in message(tmp_path)
-    for name in ("config.json", "preprocessor_config.json"):
-        (tmp_path / name).write_bytes((detr / name).read_bytes())
-    torch.save({}, tmp_path / "pytorch_model.bin")  # a pickle
-    assert "cannot be loaded" in message(tmp_path)
-    from safetensors.torch import load_file, save_file
-
-    weights = load_file(detr / "model.safetensors")
-    dropped = weights.pop("class_labels_classifier.weight")
-    save_file(weights, tmp_path / "model.safetensors", {"format": "pt"})
-    assert dropped is not None and "lacks 1 weights, the first is class_labels_classifier.weight" in message(tmp_path)
-
-
 # Feature files -------------------------------------------------------------------------------------------------------
 
 Images = dict[str, tuple[np.ndarray, np.ndarray]]  # features (R, D) and boxes (R, 4) in 0..1
@@ -520,29 +359,6 @@ def images(count: int = 4, dimension: int = 6) -> Images:
     return made
 
 
-def encoded(values: np.ndarray) -> str:
-    return base64.b64encode(values.astype("<f4").tobytes()).decode()
-
-
-def tsv_line(name: str, features: np.ndarray, boxes: np.ndarray, columns: int = 10) -> str:
-    sides = [WIDTH, HEIGHT, WIDTH, HEIGHT]
-    count, filler = str(len(boxes)), encoded(np.zeros(len(boxes)))
-    middle = [str(HEIGHT), str(WIDTH), *[filler] * 4] if columns == 10 else [str(WIDTH), str(HEIGHT)]
-    return "\t".join([name, *middle, count, encoded(boxes * sides), encoded(features)])
-
-
-def write_lxmert(folder: Path, what: Images) -> Path:
-    path = folder / "features.tsv"
-    path.write_text("".join(tsv_line(name, *arrays) + "\n" for name, arrays in reversed(what.items())))
-    return path
-
-
-def write_bottom_up(folder: Path, what: Images) -> Path:
-    path = folder / "six.tsv"
-    path.write_text("\r\n".join(tsv_line(name, *arrays, columns=6) for name, arrays in what.items()))
-    return path
-
-
 def write_npz(folder: Path, what: Images) -> Path:
     path = folder / "uniter"
     path.mkdir(exist_ok=True)
@@ -558,37 +374,16 @@ def write_npz(folder: Path, what: Images) -> Path:
     return path
 
 
-def write_hdf5(folder: Path, what: Images) -> Path:
-    path = folder / "features.h5"
-    most = max(len(boxes) for _, boxes in what.values())
-    with h5py.File(path, "w") as file:
-        file["ids"] = list(what)
-        file["counts"] = [len(boxes) for _, boxes in what.values()]
-        for number, name in enumerate(("features", "boxes")):
-            arrays = [pair[number] for pair in what.values()]
-            file[name] = np.stack([np.pad(a, ((0, most - len(a)), (0, 0)), constant_values=np.nan) for a in arrays])
-    return path
-
-
-WRITERS: dict[str, Callable[[Path, Images], Path]] = {
-    "lxmert": write_lxmert,
-    "bottom-up": write_bottom_up,
-    "npz": write_npz,
-    "hdf5": write_hdf5,
-}
-
-
 def from_file(path: Path, count: int = 4, **settings: Any) -> RegionTable:
     return make_regions(
         RegionSettings(source="file", file=str(path), **settings), scenes_of(SMALL, np.zeros((count, 6), int))
     )
 
 
-@pytest.mark.parametrize("write", WRITERS.values(), ids=WRITERS)
-def test_features_made_elsewhere_are_read_back(write: Callable[[Path, Images], Path], tmp_path: Path) -> None:
+def test_features_made_elsewhere_are_read_back(tmp_path: Path) -> None:
     what = images()
-    path = write(tmp_path, what)
-    every, first_three = from_file(path), from_file(path, number=3)
+    folder = write_npz(tmp_path, what)
+    every, first_three = from_file(folder), from_file(folder, number=3)
     assert isinstance(every.table, np.memmap) and every.dimension == 6
     for row, name in [(0, "picture-0"), (1, "picture-1"), (3, "picture-3"), (RegionTable.BLANK, "blank")]:
         for found, stop in ((every, 99), (first_three, 3)):
@@ -600,79 +395,21 @@ def test_features_made_elsewhere_are_read_back(write: Callable[[Path, Images], P
 
 
 def test_repeated_pictures_share_their_features(tmp_path: Path) -> None:
-    path = write_lxmert(tmp_path, images())
-    grid = np.zeros((3, 6), int)
-    scenes = PictureSet(["picture-2", "picture-0", "picture-2"], grid, 2, 3, SMALL)
-    found = make_regions(RegionSettings(source="file", file=str(path)), scenes, tmp_path / "cache")
+    folder = write_npz(tmp_path, images())
+    scenes = PictureSet(["picture-2", "picture-0", "picture-2"], np.zeros((3, 6), int), 2, 3, SMALL)
+    found = make_regions(RegionSettings(source="file", file=str(folder)), scenes, tmp_path / "cache")
     assert len(found.table) == 4 + 2 + 2  # picture-2, picture-0, blank
     np.testing.assert_array_equal(found.take([0])[0], found.take([2])[0])
-    assert not (tmp_path / "features.tsv.cache").exists()
 
 
-def test_a_conversion_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = write_lxmert(tmp_path, images(12))
-    whole = from_file(path, 12).take(np.arange(12))
-    monkeypatch.setattr(feature_files, "ROWS_PER_BLOCK", 8)
-    reads: list[str] = []
-    read = feature_files.TsvFile.read
-
-    def counted(self: feature_files.TsvFile, image: str) -> tuple[np.ndarray, np.ndarray]:
-        reads.append(image)
-        if len(reads) == 8:
-            raise KeyboardInterrupt
-        return read(self, image)
-
-    monkeypatch.setattr(feature_files.TsvFile, "read", counted)
-    other = tmp_path / "elsewhere"
-    scenes = scenes_of(SMALL, np.zeros((12, 6), int))
-    settings = RegionSettings(source="file", file=str(path))
-    with pytest.raises(KeyboardInterrupt):
-        make_regions(settings, scenes, other)
-    again = make_regions(settings, scenes, other)
-    for a, b in zip(again.take(np.arange(12)), whole, strict=True):
-        np.testing.assert_array_equal(a, b)
-    assert len(reads) < 8 + 1 + 13  # the blank one is read to learn the dimension, those on the disk not again
-    reads[:] = []
-    make_regions(settings, scenes, other)
-    assert reads == ["blank"]
-
-
-@pytest.mark.parametrize("write", WRITERS.values(), ids=WRITERS)
-def test_a_changed_file_is_read_again(write: Callable[[Path, Images], Path], tmp_path: Path) -> None:
-    path = write(tmp_path, images())
-    before = from_file(path).take([2])[0]
-    write(tmp_path, {name: (features + 1, boxes) for name, (features, boxes) in images().items()})
-    np.testing.assert_allclose(from_file(path).take([2])[0], before + 1, atol=2e-3)
-
-
-def test_converting_needs_little_memory(tmp_path: Path) -> None:
-    random = np.random.default_rng(0)
-    path = tmp_path / "large.tsv"
-    with open(path, "w") as file:
-        boxes = np.tile([0.1, 0.1, 0.5, 0.5], (36, 1))
-        for i in range(300):
-            file.write(tsv_line(f"picture-{i}", random.random((36, 1024)), boxes) + "\n")
-        file.write(tsv_line("blank", np.zeros((36, 1024)), boxes) + "\n")
-    tracemalloc.start()
-    found = from_file(path, 300)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert found.table.nbytes > 22e6 and peak < 0.7 * found.table.nbytes
+def test_a_changed_file_is_read_again(tmp_path: Path) -> None:
+    folder = write_npz(tmp_path, images())
+    before = from_file(folder).take([2])[0]
+    write_npz(tmp_path, {name: (features + 1, boxes) for name, (features, boxes) in images().items()})
+    np.testing.assert_allclose(from_file(folder).take([2])[0], before + 1, atol=2e-3)
 
 
 Damage = Callable[[Path], Path]
-
-
-def _tsv(line: str) -> Damage:
-    """A file whose second line is another."""
-
-    def write(folder: Path) -> Path:
-        path = write_bottom_up(folder, images())
-        lines = path.read_text().splitlines()
-        path.write_text("\n".join([lines[0], line, *lines[2:]]))
-        return path
-
-    return write
 
 
 def _with(name: str, features: Any, boxes: Any) -> Images:
@@ -705,87 +442,23 @@ def _plain_npy(folder: Path) -> Path:
     return path
 
 
-def _linked_hdf5(folder: Path) -> Path:
-    write_hdf5(folder, images())
-    path = folder / "linked.h5"
-    with h5py.File(path, "w") as file:
-        for name in ("features", "boxes", "ids"):
-            file[name] = h5py.ExternalLink("features.h5", name)
-    return path
-
-
-def _external_hdf5(folder: Path) -> Path:
-    path = write_hdf5(folder, images())
-    secret = folder / "secret"
-    secret.write_bytes(bytes(5 * 5 * 4 * 4))
-    with h5py.File(path, "a") as file:
-        del file["boxes"]
-        file.create_dataset("boxes", (5, 5, 4), "f4", external=[(str(secret), 0, h5py.h5f.UNLIMITED)])
-    return path
-
-
-def _misshapen_hdf5(folder: Path) -> Path:
-    path = write_hdf5(folder, images())
-    with h5py.File(path, "a") as file:
-        del file["boxes"]
-        file["boxes"] = np.ones((5, 4, 4))
-    return path
-
-
-def _counting_hdf5(folder: Path) -> Path:
-    path = write_hdf5(folder, images())
-    with h5py.File(path, "a") as file:
-        file["counts"][1] = 9
-    return path
-
-
-def _junk(name: str) -> Damage:
-    def write(folder: Path) -> Path:
-        (folder / name).write_bytes(b"\x80\x04junk")
-        return folder / name
-
-    return write
-
-
 GOOD, BOX = [[1.0] * 6], [[0.1, 0.1, 0.5, 0.5]]
 DAMAGED: dict[str, tuple[Damage, str]] = {
-    "missing file": (lambda folder: folder / "no.tsv", r"^regions.file=/.*no.tsv: no such file"),
-    "suffix": (_junk("a.pkl"), r"^regions.file=/.*a.pkl: must end in .tsv, .h5, .hdf5, or be a folder"),
-    "junk tsv": (_junk("a.tsv"), r"a.tsv: "),
-    "junk hdf5": (_junk("a.h5"), r"a.h5: "),
-    "base64": (_tsv("picture-1\t9\t9\t1\tAA!A\tAAAA"), r"six.tsv: image picture-1: "),
-    "padding": (_tsv("picture-1\t9\t9\t1\tAAA\tAAAA"), r"six.tsv: image picture-1: "),
-    "columns": (_tsv("picture-1\t9\t9"), r"six.tsv: picture-1: has 3 columns"),
-    "count": (_tsv("picture-1\t9\t9\tmany\tAAAA\tAAAA"), r"six.tsv: picture-1: invalid literal"),
-    "no regions": (_tsv("picture-1\t9\t9\t0\t\t"), r"image picture-1: has 0 regions"),
-    "minus one": (_tsv("picture-1\t9\t9\t-1\t\t"), r"image picture-1: has -1 regions"),
-    "no size": (_tsv(tsv_line("picture-1", np.ones((1, 6)), np.ones((1, 4)), 6).replace("640", "0")), r"is 0 x 400"),
-    "boxes": (_tsv(f"picture-1\t9\t9\t2\t{encoded(np.ones(7))}\t{encoded(np.ones(12))}"), r"7 numbers for 2 boxes"),
-    "features": (_tsv(f"picture-1\t9\t9\t2\t{encoded(np.ones(8))}\t{encoded(np.ones(11))}"), r"11 numbers for the"),
-    "half a number": (_tsv("picture-1\t9\t9\t1\tAAAA\tAAAA"), r"image picture-1: buffer size"),
-    "twice": (_tsv(tsv_line("picture-0", np.ones((1, 6)), np.ones((1, 4)), 6)), r"image picture-0: occurs twice"),
-    "missing": (_tsv(""), r"six.tsv: lacks 1 of 5 images, the first is picture-1"),
+    "missing folder": (lambda folder: folder / "no", r"^regions.file=/.*no: is no folder of .npz files"),
     "no blank": (
-        lambda f: write_bottom_up(f, {n: a for n, a in images().items() if n != "blank"}),
+        lambda f: write_npz(f, {n: a for n, a in images().items() if n != "blank"}),
         r"lacks 1 of 5 images, the first is blank \(the white picture\)",
     ),
-    "nan": (lambda f: write_lxmert(f, _with("picture-3", [[np.nan] * 6], BOX)), r"image picture-3: .*not finite"),
-    "infinite box": (
-        lambda f: write_hdf5(f, _with("picture-3", GOOD, [[0, 0, 1, np.inf]])),
-        r"picture-3: .*not finite",
-    ),
-    "huge": (lambda f: write_lxmert(f, _with("picture-3", [[1e30] * 6], BOX)), r"picture-3: .*too large"),
+    "nan": (lambda f: write_npz(f, _with("picture-3", [[np.nan] * 6], BOX)), r"image picture-3: .*float16"),
+    "infinite box": (lambda f: write_npz(f, _with("picture-3", GOOD, [[0, 0, 1, np.inf]])), r"picture-3: .*float16"),
+    "huge": (lambda f: write_npz(f, _with("picture-3", [[1e30] * 6], BOX)), r"picture-3: .*float16"),
     "dimension": (lambda f: write_npz(f, _with("blank", [[1.0] * 5], BOX)), r"picture-0: .* 6 numbers, but blank of 5"),
     "outside": (lambda f: write_npz(f, _with("picture-0", GOOD, [[0, 0, 3, 1]])), r"image picture-0: has a box"),
-    "backwards": (lambda f: write_lxmert(f, _with("picture-0", GOOD, [[0.5, 0, 0.1, 1]])), r"picture-0: has a box"),
-    "cut npz": (_cut_npz, r"uniter: picture-1: is not an .npz file"),
-    "pickle in npz": (_pickled_npz, r"uniter: image picture-1: .*allow_pickle"),
-    "npz lacks boxes": (_one_array_npz, r"uniter: picture-1: has no array norm_bb"),
-    "npy": (_plain_npy, r"uniter: picture-1: is not an .npz file"),
-    "linked": (_linked_hdf5, r"linked.h5: has no dataset features"),
-    "external": (_external_hdf5, r"features.h5: boxes is not a dataset stored in the file itself"),
-    "misshapen": (_misshapen_hdf5, r"features.h5: shapes of ids, features and boxes"),
-    "miscounted": (_counting_hdf5, r"image picture-1: has 9 regions, but the arrays have 5"),
+    "backwards": (lambda f: write_npz(f, _with("picture-0", GOOD, [[0.5, 0, 0.1, 1]])), r"picture-0: has a box"),
+    "cut npz": (_cut_npz, r"picture-1.npz: damaged or missing"),
+    "pickle in npz": (_pickled_npz, r"picture-1.npz: .*allow_pickle"),
+    "npz lacks boxes": (_one_array_npz, r"picture-1.npz: damaged or missing \(.*norm_bb"),
+    "npy": (_plain_npy, r"picture-1.npz: damaged or missing"),
 }
 
 

@@ -21,7 +21,7 @@ from render.png import decode
 from render.text import CAPTION_STYLES, make_captioner
 from tests.helpers import called, one_line, write
 from tests.test_audit import Rows, failed, forge, independent, mend
-from train.config import Optimiser, ReaderSettings, RegionSettings, Run, Training
+from train.config import Optimiser, RegionSettings, Run, Training
 from train.data.pixels import Pictures, normalise_pixels, scale_picture
 from train.data.sources import TrainingDataset
 from train.data.text import WordTokenizer, grammar_tokenizer, tokenise, vocabulary
@@ -348,8 +348,6 @@ def test_pixels_are_those_of_the_scaled_picture(style: str, side: int) -> None:
     for row, picture in enumerate(renderer.arrays(grid)):
         due = np.full((side, side, 3), 255, np.uint8) if row == 1 else scale_picture(picture, side)
         np.testing.assert_allclose(pixels[row], normalise_pixels(due[None])[0].numpy(), atol=1e-6)
-    changed = Pictures(renderer, side)(grid, np.random.default_rng(0)).numpy()
-    assert np.ptp(changed[1].reshape(3, -1), axis=1).max() < np.ptp(changed[0].reshape(3, -1), axis=1).max()
 
 
 @pytest.fixture(scope="module")
@@ -374,9 +372,6 @@ def test_training_runs_in_every_style(name: str, clean: Path, small_runs: Path) 
 
 @pytest.mark.usefixtures("one_thread")
 def test_what_cannot_be_trained_is_refused_in_a_line(clean: Path, tmp_path: Path) -> None:
-    config = tiny(clean / "caption-table", tmp_path, model="uniter", setting="image", reader=ReaderSettings(steps=2))
-    with pytest.raises(ValueError, match=r"^reader.steps=2: a reader writes sentences, .* have style.caption=table;"):
-        run(config, log=lambda line: None)
     many = Quantifiers(count=Count(200, 60, 60, 60), image=Image(cell=8), style=Style(caption="json"))
     write(tmp_path / "long", many)
     config = tiny(tmp_path / "long", tmp_path, model="uniter", setting="caption", task="quantifiers")

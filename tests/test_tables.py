@@ -205,9 +205,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "frozen": {"training": {"frozen": True}},
     "controlled": {"controlled": True},
     "trained further": {"start": "0123abcd"},
-    "with a reader": {"reader": {"steps": 500}},
     "with consistency": {"training": {"consistency": True}},
-    "answers shuffled": {"training": {"shuffled": True}},
     "subset": {"training": {"stream": False, "examples": 0.25}},
 }
 
@@ -392,9 +390,7 @@ def test_transfer_by_what_helps_it() -> None:
     about: dict[str, Any] = {"model": "uniter", "task": "cardinality", "seed": 0, "setting": "image"}
     rows = made({("image", "test_ood"): 80.0, ("caption", "test_ood"): 50.0}, **about)
     helps: dict[str, dict[str, Any]] = {
-        "reader, 300 steps": {"reader": {"steps": 300}},
         "consistency": {"training": {"consistency": True}},
-        "reader, 300 steps and consistency": {"reader": {"steps": 300}, "training": {"consistency": True}},
     }
     for place, config in enumerate(helps.values()):
         rows += made({("image", "test_ood"): 81.0, ("caption", "test_ood"): 70.0 + place}, config=config, **about)
@@ -404,10 +400,9 @@ def test_transfer_by_what_helps_it() -> None:
         name: ["81.00", f"{70 + place}.00", "1"] for place, name in enumerate(helps)
     }
     assert {row[2].text for row in published(table)} == {"none"}
-    keys = table.data[["reader_steps", "consistency"]].drop_duplicates().to_numpy().tolist()
-    assert keys == [[0, False], [300, False], [0, True], [300, True]]
+    assert table.data["consistency"].drop_duplicates().tolist() == [False, True]
     bare = TABLES["transfer"](runs_of(rows[:2]))
-    assert list(dict.fromkeys(row[2].text for row in own(bare))) == ["none", "reader, 500 steps", "consistency"]
+    assert list(dict.fromkeys(row[2].text for row in own(bare))) == ["none", "consistency"]
 
 
 def test_run_times_and_what_they_cost_only_where_power_is_stated() -> None:
@@ -757,5 +752,5 @@ def test_compare_refuses(saved: Runs) -> None:
 def test_configs_of_made_runs_are_real(saved: Runs) -> None:
     """The settings by which tables choose are those that a saved run has."""
     known = json.loads(saved.results["config"].iloc[0])
-    assert {"controlled", "start", "training", "reader"} <= set(known)
-    assert {"examples", "stream", "frozen", "shuffled", "auxiliary_targets", "consistency"} <= set(known["training"])
+    assert {"controlled", "start", "training"} <= set(known)
+    assert {"examples", "stream", "frozen", "auxiliary_targets", "consistency"} <= set(known["training"])

@@ -7,7 +7,6 @@ import dataclasses
 import functools
 import io
 import os
-import shlex
 import shutil
 import signal
 import subprocess
@@ -25,9 +24,8 @@ from tests.helpers import ROOT, called, interruptible, last_of, one_line
 from train import sweep
 from train.command import main as train_main
 from train.config import Run
-from train.fingerprint import fingerprint
-from train.results.store import collect_results, read_results, start_run, write_results
-from train.settings import Arguments, settings
+from train.results.store import collect_results, read_results
+from train.settings import settings, with_start
 from train.sweep import combinations, expand, job_list, run_all
 from travlr import Cardinality, Count, Image, cli, generate_dataset
 from travlr.cli import UsageError
@@ -55,7 +53,7 @@ SIZES = {
     "mixed": 48,
     "few_shot": 10,
     "volta": 36,
-    "transfer": 72,
+    "transfer": 48,
 }
 
 
@@ -78,7 +76,7 @@ def finished(work: Path) -> tuple[Path, str]:
 
 
 @functools.cache
-def runs_of(*arguments: str) -> list[Arguments]:
+def runs_of(*arguments: str) -> list[Run]:
     return list(expand(arguments).values())
 
 
@@ -91,11 +89,11 @@ def dotted(values: dict[str, Any], prefix: str = "") -> set[str]:
 
 
 def test_no_arguments_are_the_defaults() -> None:
-    assert settings([]) == Arguments()
+    assert settings([]) == Run()
 
 
 def test_every_setting_has_help_but_where_its_name_says_it() -> None:
-    silent = {line.partition("=")[0] for line in cli.help_lines(Arguments) if "#" not in line}
+    silent = {line.partition("=")[0] for line in cli.help_lines(Run) if "#" not in line}
     assert silent <= {"seed", "experiment", "scale", "optimiser.weight_decay"}
 
 
@@ -110,7 +108,7 @@ def test_settings_become_a_run() -> None:
         optimiser=dataclasses.replace(Run().optimiser, betas=[0.8, 0.9]),
         regions=dataclasses.replace(Run().regions, number=36),
     )
-    assert job.resolved() == expected
+    assert job == expected
 
 
 def test_a_logger_needs_no_brackets() -> None:
@@ -152,9 +150,8 @@ def test_the_paper_s_scale(model: str) -> None:
     found = (run.batch_size, run.learning_rate, optimiser.weight_decay, optimiser.clip, *schedule, training.loss)
     assert found == PAPER[model]
     assert (run.size, run.scale, run.regions.number, optimiser.betas) == ("base", "paper", 36, [0.9, 0.999])
-    assert (training.epochs, training.steps, training.stream, training.keep) == (80, None, False, "last")
+    assert (training.epochs, training.steps, training.stream) == (80, None, False)
     assert (run.training.auxiliary_targets, run.positions) == (False, "random")
-    assert (run.regions.blank, training.window) == ("cells", 1)  # 36 regions of a white picture, random batches
     assert settings(["model=lxmert", "task=spatiality", "+scale=paper"]).learning_rate == 5e-5
 
 
@@ -177,11 +174,6 @@ USAGE: dict[str, tuple[list[str], str]] = {
         ["model=albef", "controlled=true"],
         "controlled=true: model=albef has none; leave it out, or give model=visualbert or model=uniter or model=lxmert",
     ),
-    "boxes": (
-        ["model=lxmert", "boxes=pixels_y_first"],
-        "boxes=pixels_y_first: model=lxmert has none; leave it out, or",
-    ),
-    "token type": (["visual_token_type=1"], "visual_token_type=1: model=uniter has none; leave it out, or"),
     "another command's group": (["preset=paper"], "there is no setting 'preset'"),
     "near miss": (["modle=uniter"], "there is no setting 'modle'; did you mean model"),
     "near miss inside": (["optimiser.learningrate=1"], "did you mean optimiser.learning_rate"),
@@ -202,11 +194,6 @@ USAGE: dict[str, tuple[list[str], str]] = {
     "no setting": (["uniter"], "'uniter' is not a setting; write it as name=value (see --help)"),
     "option": (["--dry-run"], "there is no option --dry-run; there are -m, --list and --help"),
     "list alone": (["--list"], "--list is for -m"),
-    "no start": (
-        ["experiment=few_shot"],
-        "start_setting=needed: choose one of image, caption, image+caption, mixed, or give start=",
-    ),
-    "start setting": (["start_setting=images"], "start_setting=images: choose one of image, caption"),
     "one of many": (["-m", "model=uniter,unter"], "model=unter: choose one of"),
     "one of many fits not": (["-m", "model=uniter,bert", "setting=image"], "sees text alone; use setting=caption (in "),
     "experiments": (["-m", "experiment=table2,table3"], "experiment=table3: choose one of"),
@@ -235,7 +222,7 @@ USAGE: dict[str, tuple[list[str], str]] = {
     "values": (["-m", "seed=range(0,1000000000)", "--list"], "more than 1,000 values; give fewer"),
     "runs": (["-m", "optimiser.warmup=0.1,0.2", "seed=range(0,900)"], "more than 1,000 runs; give seed fewer values"),
     "runs of a grid": (["-m", "experiment=table2", "seed=range(0,30)", "--list"], "more than 1,000 runs; give seed "),
-    "no line": (["-m", "experiment=few_shot", "model=albef", "start_setting=image"], "nothing to run"),
+    "no line": (["-m", "experiment=few_shot", "model=albef", "setting=caption"], "nothing to run"),
 }
 
 
@@ -322,9 +309,14 @@ def test_the_grids_are_the_paper_s() -> None:
     assert volta == dict.fromkeys(expected, 9)
 
 
+def seen_by_start(job: Run) -> str:
+    """The modality of the run that a run of `few_shot` starts from."""
+    return str(job.start).partition("{model}-")[2].partition("-")[0]
+
+
 def test_few_shot_is_table_9() -> None:
     jobs = expand(["experiment=few_shot"]).values()
-    found = {(job.start_setting, job.task, job.model, job.seed) for job in jobs}
+    found = {(seen_by_start(job), job.task, job.model, job.seed) for job in jobs}
     assert found == {
         ("image", "spatiality", "uniter", 0),
         ("image", "spatiality", "lxmert", 0),
@@ -337,7 +329,7 @@ def test_few_shot_is_table_9() -> None:
         ("caption", "quantifiers", "uniter", 2),
         ("caption", "quantifiers", "albef", 2),
     }
-    assert {(job.start_setting, job.setting) for job in jobs} == {("image", "caption"), ("caption", "image")}
+    assert {(seen_by_start(job), job.setting) for job in jobs} == {("image", "caption"), ("caption", "image")}
     assert {(j.training.examples, j.training.epochs) for j in jobs} == {(200, 20)}
 
 
@@ -419,83 +411,27 @@ def test_a_failing_run_does_not_stop_the_others(
     shutil.rmtree(work / "others")
 
 
-def test_few_shot_starts_from_the_finished_run(
+def test_few_shot_starts_from_the_one_run_that_fits(
     finished: tuple[Path, str], work: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    arguments = [*here(work, monkeypatch)[:3], "setting=image", "model=uniter"]
-    job = settings([*arguments, "start_setting=image+caption"])
-    evaluation = start_run(Path("my runs"), {"model": "uniter", "task": "cardinality", "seed": 0, "form": "verify"})
-    write_results(evaluation, [])
-    assert job.resolved().start == str(next(Path("my runs").glob("uniter-image+caption-*")))
-    shutil.rmtree(evaluation)
-    for lacking in ("seed=3", "size=small", "regions.number=36", "model=lxmert", "runs=none", "+scale=paper"):
-        with pytest.raises(ValueError, match=r"no finished run fits; make it with python train.py experiment=table2"):
-            settings(last_of([*arguments, "start_setting=image+caption", lacking])).resolved()
-    with pytest.raises(ValueError, match=r"start_setting=caption: no finished run fits.* setting=caption"):
-        settings([*arguments, "start_setting=caption"]).resolved()
-    with pytest.raises(ValueError, match=r"make it with .* data=mine .* setting=caption"):
-        settings(last_of([*arguments, "start_setting=caption", "data=mine"])).resolved()
-    assert job_list({"x": settings([*arguments, "start_setting=caption"])}).startswith("no start  x")
-    assert called(monkeypatch, *arguments, "start_setting=caption") == 1
-    assert "make it with python train.py experiment=table2" in one_line(capsys.readouterr().err)
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        ["seed=3", "size=tiny"],
-        ["boxes=pixels_y_first"],
-        ["controlled=true", "model=lxmert"],
-        ["model=visualbert", "visual_token_type=1"],
-        ["regions.source=grid", "regions.number=36"],
-        ["regions.misses=0.1", "regions.seed=2", "+scale=paper"],
-        ["regions.number=exact", "+scale=paper"],
-        ["model=albef", "training.augment=true"],
-    ],
-    ids=" ".join,
-)
-def test_the_command_that_is_suggested_makes_the_run_that_is_missing(given: list[str], tmp_path: Path) -> None:
-    job = settings(["experiment=few_shot", *given, "setting=image", "start_setting=caption", f"runs={tmp_path}/a b"])
-    with pytest.raises(ValueError, match=r"no finished run fits; make it with python train.py ") as error:
-        job.resolved()
-    words = shlex.split(str(error.value).partition("make it with ")[2])
-    made = settings(words[2:]).resolved()
-    folder = start_run(Path(made.runs), fingerprint(made, dataset="digest"))
-    (folder / "results.csv").touch()  # what makes a run finished
-    assert job.resolved().start == str(folder)
-    longer = settings([*words[2:], "optimiser.weight_decay=0.5"]).resolved()
-    other = start_run(Path(made.runs), fingerprint(longer, dataset="digest"))
-    (other / "results.csv").touch()
-    with pytest.raises(ValueError, match="several finished runs fit; choose ") as error:
-        job.resolved()
-    assert f"'start={other}' (optimiser.weight_decay=0.5)" in str(error.value)
-    assert f"'start={folder}' (optimiser.weight_decay={made.optimiser.weight_decay})" in str(error.value)
-
-
-def test_few_shot_of_the_paper_starts_from_runs_of_published_weights(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("uniter.pt").write_bytes(b"weights")
-    grid = ["experiment=few_shot", "+scale=paper", "pretrained=uniter.pt", "model=uniter", "task=spatiality"]
-    jobs = expand(grid)
-    assert len(jobs) == 2 and job_list(jobs).startswith("no start")
-    with pytest.raises(ValueError, match=r"make it with python train.py experiment=table2 .* pretrained=uniter.pt"):
-        next(iter(jobs.values())).resolved()
-    for setting in ("image", "caption"):
-        run = settings(["experiment=table2", *grid[1:], f"setting={setting}"]).resolved()
-        folder = start_run(Path("runs"), fingerprint(run, dataset="digest"))
-        (folder / "results.csv").touch()  # what makes a run finished
-    Path("uniter.pt").rename("elsewhere.pt")
-    moved = [*(word for word in grid if "=uniter.pt" not in word), f"pretrained={tmp_path}/elsewhere.pt"]
-    starts = {job.setting: Path(str(job.resolved().start)).name for job in expand(moved).values()}
-    assert starts["image"].startswith("uniter-caption-") and starts["caption"].startswith("uniter-image-")
-    Path("elsewhere.pt").write_bytes(b"others")
-    assert job_list(expand(moved)).startswith("no start")
+    pattern = "start={runs}/{model}-image+caption-{task}-s{seed}-*"
+    arguments = [*here(work, monkeypatch)[:3], "setting=image", "model=uniter", pattern]
+    job = with_start(settings(arguments))
+    assert job.start == str(next(Path("my runs").glob("uniter-image+caption-*")))
+    other = Path(f"{job.start}x")
+    other.mkdir()
+    with pytest.raises(ValueError, match=r"several runs fit; give one of my runs/uniter-image\+caption"):
+        with_start(settings(arguments))
+    other.rmdir()
+    with pytest.raises(ValueError, match="no run fits; train it first"):
+        with_start(settings([*arguments, "seed=3"]))
+    assert job_list({"x": settings([*arguments, "seed=3"])}).startswith("no start  x")
+    assert called(monkeypatch, *arguments, "seed=3") == 1
+    assert "no run fits; train it first" in one_line(capsys.readouterr().err)
 
 
 def test_a_setting_that_a_grid_has_narrows_it_to_those_runs() -> None:
-    for consistency, count in (("true", 24), ("false", 48)):
+    for consistency, count in (("true", 24), ("false", 24)):
         jobs = expand(["experiment=transfer", f"training.consistency={consistency}"])
         assert len(jobs) == count
         assert {job.training.consistency for job in jobs.values()} == {consistency == "true"}
@@ -510,9 +446,9 @@ def test_runs_are_listed_as_settings_are_typed() -> None:
 def test_an_experiment_without_m_says_how_many_runs_it_has(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(Arguments, "run", lambda self: [])
+    monkeypatch.setattr("train.command.run_job", lambda config: [])
     assert called(monkeypatch, "experiment=transfer") == 0
-    assert capsys.readouterr().out == "experiment=transfer: this is one run; -m trains all 72 of its grid\n"
+    assert capsys.readouterr().out == "experiment=transfer: this is one run; -m trains all 48 of its grid\n"
     one = ["experiment=table2", "model=uniter", "task=cardinality", "setting=image", "seed=0"]
     for arguments in (one, ["model=uniter"], ["experiment=table2", "devices=2"]):
         assert called(monkeypatch, *arguments) == 0
@@ -528,7 +464,13 @@ TRIED: dict[str, list[str]] = {
     "mixed": ["model=albef", "seed=2"],
     "volta": ["model=uniter", "setting=caption", "seed=0"],
     "transfer": ["setting=image", "training.consistency=true", "seed=0"],
-    "few_shot": ["model=uniter", "start_setting=image+caption", "setting=image", "seed=0", "training.epochs=1"],
+    "few_shot": [
+        "model=uniter",
+        "start={runs}/{model}-image+caption-{task}-s{seed}-*",
+        "setting=image",
+        "seed=0",
+        "training.epochs=1",
+    ],
 }
 
 
@@ -548,7 +490,7 @@ def test_every_experiment_runs(
     assert called(monkeypatch, "-m", *arguments) == 0
     assert "1 of 1 runs" in capsys.readouterr().out
     (job,) = jobs.values()
-    rows = read_results(train.fingerprint.run_folder(job.resolved()))
+    rows = read_results(train.fingerprint.run_folder(with_start(job)))
     assert len(rows) == 2 * len(job.test_settings) and {row["experiment"] for row in rows} == {name}
     assert {row["setting"] for row in rows} == {job.setting}
     shutil.rmtree(Path("my runs") / rows[0]["name"])

@@ -9,7 +9,8 @@ import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from train.settings import Arguments, settings
+from train.config import Run
+from train.settings import run_job, settings
 from travlr import cli
 
 # Command line --------------------------------------------------------------------------------------------------------
@@ -60,7 +61,7 @@ def main(arguments: list[str]) -> int:
     job = settings(assignments)
     if hint := _grid_hint(job, assignments):
         print(hint)
-    rows = job.run()
+    rows = run_job(job)
     if not rows:  # not the main process
         return 0
     from train.results.tables import transfer_table
@@ -69,7 +70,7 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _grid_hint(job: Arguments, assignments: Sequence[str]) -> str:
+def _grid_hint(job: Run, assignments: Sequence[str]) -> str:
     """A line if the grid of the experiment has more runs with these settings than this one; else ""."""
     from train.sweep import expand
 
@@ -82,7 +83,7 @@ def _grid_hint(job: Arguments, assignments: Sequence[str]) -> str:
 
 def _help() -> str:
     return HELP.format(
-        settings="\n".join(f"  {line}" for line in cli.help_lines(Arguments, leave_out=("experiment", "scale"))),
+        settings="\n".join(f"  {line}" for line in cli.help_lines(Run, leave_out=("experiment", "scale"))),
         experiments=_first_lines("experiment"),
         scales=_first_lines("scale"),
     )

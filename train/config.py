@@ -22,7 +22,8 @@ class Architecture:
     part of the input; if not, only features can hold the places of regions (`regions.context`). teacher: whether the
     model has a momentum teacher, for `training.loss=distillation`. separate_vision: whether `Model.encode_vision` gives
     the states of pictures alone, so that each picture is encoded once for all texts. first_position: the position of
-    the first token. settings: the `MODEL_SETTINGS` of the model. batch_size, learning_rate: the paper's (Table 5).
+    the first token. controlled: whether the model has the variant of section 5.1. batch_size, learning_rate: the
+    paper's (Table 5).
     """
 
     sees: str
@@ -30,7 +31,7 @@ class Architecture:
     teacher: bool = False
     separate_vision: bool = False
     first_position: int = 0
-    settings: tuple[str, ...] = ()
+    controlled: bool = False
     batch_size: int = 32
     learning_rate: float = 2e-5
 
@@ -40,15 +41,14 @@ class Architecture:
 
 
 ARCHITECTURES = {
-    "visualbert": Architecture("regions", settings=("controlled", "visual_token_type"), batch_size=64),
-    "uniter": Architecture("regions", takes_boxes=True, settings=("controlled", "boxes"), learning_rate=5e-6),
-    "lxmert": Architecture("regions", takes_boxes=True, settings=("controlled",), learning_rate=5e-6),
+    "visualbert": Architecture("regions", controlled=True, batch_size=64),
+    "uniter": Architecture("regions", takes_boxes=True, controlled=True, learning_rate=5e-6),
+    "lxmert": Architecture("regions", takes_boxes=True, controlled=True, learning_rate=5e-6),
     "albef": Architecture("pixels", teacher=True, separate_vision=True, batch_size=256),
     # The paper does not give the text-only models' batch size and rate; these are BERT's own.
     "bert": Architecture("nothing"),
     "roberta": Architecture("nothing", first_position=2),
 }
-MODEL_SETTINGS = ("controlled", "boxes", "visual_token_type")  # settings of a run that some models have
 LXMERT_SPATIALITY = 5e-5  # Table 5: LXMERT needs a larger learning rate for spatiality only
 CONTROLLED = (32, 5e-6)  # batch size and learning rate of the controlled architectures
 
@@ -64,9 +64,9 @@ CHECKPOINT_FILES = (
 )
 SIZES = {"tiny": "", "small": "", "base": "the published architecture"}
 SETTINGS = {"image": "", "caption": "", "image+caption": "", "mixed": "modal dropout"}
-SOURCES = {"scene": "the boxes of the objects", "grid": "every cell", "detector": "", "file": ""}
+SOURCES = {"scene": "the boxes of the objects", "grid": "every cell", "file": "features made elsewhere"}
 RENDERED = ("scene", "grid")  # sources whose features are of one cell each
-PRECISIONS = {"float32": "", "bf16": "", "auto": "bf16 if a short trial is 1.5 times faster"}
+PRECISIONS = {"float32": "", "bf16": "", "auto": "bf16 where the device computes in it"}
 MAX_REGIONS = 1 << 16  # of a picture
 MOST = 1_000_000_000  # of other numbers
 MAX_STREAMED = 1 << 21  # examples streamed between two validations: they are in memory together, 2.4 kB each
@@ -95,8 +95,7 @@ def architecture_of(model: str) -> Architecture:
 class RegionSettings:
     """The source of the regions of a picture, and their number.
 
-    `misses` and `jitter` imitate a detector. They depend on the seed and on the content of the picture, not on its
-    place in the data. `context=receptive_field` adds the place of a region and its surroundings to its features, as in
+    `context=receptive_field` adds the place of a region and its surroundings to its features, as in
     the features of a detector (train/regions/receptive_field.py).
 
     Raises `ValueError` for a value or a combination that no source has.
@@ -105,12 +104,8 @@ class RegionSettings:
     source: str = option("scene", choices=SOURCES)
     number: int | str = option(
         "exact",
-        "exact: all objects, or all regions of detector and file; a number pads with empty cells (scene) or takes the "
-        "first so many (detector, file)",
-    )
-    misses: float = option(0.0, "of scene: probability that an object is not detected", least=0, below=1)
-    jitter: float = option(
-        0.0, "of scene: standard deviation of each edge, as a part of the box's width or height", least=0, most=0.5
+        "exact: all objects, or all regions of file; a number pads with empty cells (scene) or takes the first so many "
+        "(file)",
     )
     context: str = option(
         "auto",
@@ -121,31 +116,20 @@ class RegionSettings:
             "receptive_field": "its place and surroundings too",
         },
     )
-    blank: str = option(
-        "whole",
-        "of scene, regions of the white picture in the setting caption",
-        choices={"whole": "one", "cells": "white cells"},
-    )
-    detector: str | None = option(None, "of detector: folder or hub name of an object-detection model of transformers")
-    file: str | None = option(None, "of file: LXMERT's .tsv, a folder of UNITER's .npz, or HDF5")
-    seed: int = option(0, "of misses and jitter", least=0, below=1 << 64)
+    file: str | None = option(None, "of file: a folder of UNITER's .npz")
 
     def __post_init__(self) -> None:
         check_settings(self, "regions.")
         whole = isinstance(self.number, int) and not isinstance(self.number, bool)
         if self.number != "exact" and not (whole and 1 <= int(self.number) <= MAX_REGIONS):
             raise ValueError(f"regions.number={self.number}: must be exact, or a number from 1 to {MAX_REGIONS}")
-        for name in ("misses", "jitter"):
-            if getattr(self, name) and self.source != "scene":
-                raise ValueError(f"regions.{name}={getattr(self, name)}: only regions.source=scene has it")
         if self.context == "receptive_field" and self.source not in RENDERED:
             raise ValueError(
                 f"regions.context=receptive_field: features of regions.source={self.source} stay as they are; use auto"
             )
-        for name in ("detector", "file"):
-            if (getattr(self, name) is not None) != (self.source == name):
-                needs = f"give regions.{name}" if self.source == name else f"leave out regions.{name}"
-                raise ValueError(f"regions.source={self.source}: {needs}")
+        if (self.file is not None) != (self.source == "file"):
+            needs = "give regions.file" if self.source == "file" else "leave out regions.file"
+            raise ValueError(f"regions.source={self.source}: {needs}")
 
     def for_model(self, takes_boxes: bool) -> RegionSettings:
         """The settings with `context=auto` resolved. takes_boxes: whether the model takes boxes."""
@@ -207,12 +191,6 @@ class Training:
     consistency: bool = option(
         False, "semi-supervised: learn from unlabelled pairs to answer alike in the modality not trained in"
     )
-    window: int = option(
-        1, "batches among which examples are sorted by length: faster in base size", least=1, most=MOST
-    )
-    augment: bool = option(False, "ALBEF's published crops and flips, which make left, right and counts wrong")
-    shuffled: bool = option(False, "give the answers to other examples: a check that nothing is learned then")
-    keep: str = option("last", "which weights are tested", choices={"last": "as in the paper", "best": "on validation"})
 
     def __post_init__(self) -> None:
         check_settings(self, "training.")
@@ -236,21 +214,6 @@ class Training:
 
 
 @dataclass(frozen=True)
-class ReaderSettings:
-    """A reader writes the caption of an image, as language-like intermediates (the paper's section 6)."""
-
-    steps: int = option(
-        0,
-        "semi-supervised: batches of unlabelled pairs from which a reader learns to write captions; 0 for no reader",
-        least=0,
-        most=MOST,
-    )
-
-    def __post_init__(self) -> None:
-        check_settings(self, "reader.")
-
-
-@dataclass(frozen=True)
 class Run:
     """The settings of one training run: model, data, training and device."""
 
@@ -265,15 +228,15 @@ class Run:
     size: str = option("small", choices=SIZES)
     pretrained: str | None = option(None, "published weights: a file, folder or hub name; null for random weights")
     tokenizer: str | None = option(None, "folder or hub name, if the checkpoint's own is not beside it")
-    start: str | None = option(None, "folder of a finished run whose weights are fine-tuned further")
+    start: str | None = option(
+        None, "folder of a finished run whose weights are fine-tuned further, or a pattern that one folder fits"
+    )
     controlled: bool = option(False, "the controlled architectures of section 5.1 (visualbert, uniter, lxmert)")
     positions: str = option(
         "sinusoidal",
         "how position embeddings start if nothing is pretrained",
         choices={"sinusoidal": "", "random": "as in BERT"},
     )
-    boxes: str | None = option(None, "of uniter: null, or pixels_y_first as in the code that the paper fine-tuned")
-    visual_token_type: int | None = option(None, "of visualbert: null, or 1 as in the code that the paper fine-tuned")
     experiment: str | None = None
     scale: str | None = None
     runs: str = option("runs", "folder with a folder for each run, and the table of all results")
@@ -292,7 +255,6 @@ class Run:
     regions: RegionSettings = field(default_factory=RegionSettings)
     optimiser: Optimiser = field(default_factory=Optimiser)
     training: Training = field(default_factory=Training)
-    reader: ReaderSettings = field(default_factory=ReaderSettings)
 
     def __post_init__(self) -> None:
         architecture = self.architecture
@@ -329,22 +291,11 @@ class Run:
             raise ValueError(f"setting={self.setting}: model={model} sees text alone; use setting=caption")
         if self.training.loss == "distillation" and not architecture.teacher:
             raise ValueError(f"training.loss=distillation: only model=albef has a momentum teacher, not {model}")
-        if self.training.augment and sees != "pixels":
-            raise ValueError(f"training.augment=true: model={model} sees no pixels; leave it out, or model=albef")
-        if self.reader.steps and sees == "nothing":
-            raise ValueError(f"reader.steps={self.reader.steps}: model={model} sees no images that could be read")
-        for name in MODEL_SETTINGS:
-            value = getattr(self, name)
-            if value not in (None, False) and model in ARCHITECTURES and name not in architecture.settings:
-                others = [f"model={other}" for other in ARCHITECTURES if name in ARCHITECTURES[other].settings]
-                raise ValueError(
-                    f"{name}={str(value).lower()}: model={model} has none; leave it out, or give {' or '.join(others)}"
-                )
-        if self.regions.source == "file" and sees == "regions" and (self.training.stream or self.reader.steps):
-            change = "training.stream=false" if self.training.stream else "reader.steps=0"
-            raise ValueError(f"regions.source=file: has no features of new scenes; use {change}")
-        if self.training.consistency and self.training.augment:
-            raise ValueError("training.augment=true: changes no unlabelled pictures; use training.consistency=false")
+        if self.controlled and model in ARCHITECTURES and not architecture.controlled:
+            others = " or ".join(f"model={name}" for name, other in ARCHITECTURES.items() if other.controlled)
+            raise ValueError(f"controlled=true: model={model} has none; leave it out, or give {others}")
+        if self.regions.source == "file" and sees == "regions" and self.training.stream:
+            raise ValueError("regions.source=file: has no features of new scenes; use training.stream=false")
         if self.training.consistency and (sees == "nothing" or self.setting not in ("image", "caption")):
             raise ValueError(
                 "training.consistency=true: teaches a model the modality that it is not trained in; "
@@ -371,7 +322,7 @@ class Run:
     @property
     def sees_places(self) -> bool:
         """Whether the model's input holds the places of the objects. It does not if the model takes no boxes and the
-        features are those of the objects alone; the features of a detector or a file may hold places."""
+        features are those of the objects alone; the features of a file may hold places."""
         regions, architecture = self.model_regions, self.architecture
         if architecture.sees != "regions" or architecture.takes_boxes:
             return True

@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import inspect
 from pathlib import Path
 from typing import Any
 
-from render.pictures.renderer import CONTENT_VERSION
-from train.config import ARCHITECTURES, CHECKPOINT_FILES, RENDERED, Run
+from train.config import CHECKPOINT_FILES, Run
 from train.data.text import vocabulary_digest
 from train.prepare import dataset_folder
 from train.results.store import read_config, run_name
 from travlr.config import Style
 from travlr.files import path_digest
 from travlr.manifest import read_manifest
-from travlr.plugins import import_name
 from travlr.tasks import config_from_dict
 
 # Settings that change no result: paths, devices and what is reported.
 EXCLUDED = ("runs", "data", "audit", "experiment", "device", "devices", "strategy", "logger", "save_minutes")
-INPUT_VERSION = 1  # raise it when the code changes what a model is given: pixels, regions or token sequences
-RECOGNISER = Path(__file__).parent / "regions" / "recogniser.safetensors"
 
 
 def fingerprint(config: Run, caption_style: str = Style.caption, **resolved: Any) -> dict[str, Any]:
@@ -34,23 +29,15 @@ def fingerprint(config: Run, caption_style: str = Style.caption, **resolved: Any
         "start": config.start and _run_of(config.start),
         "pretrained": _checkpoint(config.pretrained),
         "tokenizer": path_digest(config.tokenizer),
-        "regions": dataclasses.asdict(config.model_regions)
-        | {name: path_digest(getattr(config.regions, name)) for name in ("detector", "file")},
+        "regions": dataclasses.asdict(config.model_regions) | {"file": path_digest(config.regions.file)},
     }
     return values | {"inputs": _inputs(config, caption_style)} | resolved
 
 
 def _inputs(config: Run, caption_style: str) -> dict[str, Any]:
-    """What the inputs of a model depend on beside the settings: vocabulary, region features, code of a user's model."""
-    inputs: dict[str, Any] = {"version": INPUT_VERSION, "rendering": CONTENT_VERSION}
-    if config.pretrained is None and config.tokenizer is None:
-        inputs["vocabulary"] = vocabulary_digest(config.task, caption_style)
-    if config.architecture.sees == "regions" and config.regions.source in RENDERED:
-        inputs["recogniser"] = str(path_digest(str(RECOGNISER)))[:16]
-    if config.model not in ARCHITECTURES:
-        source = inspect.getsourcefile(import_name("model", config.model))
-        inputs["code"] = str(path_digest(source))[:16]
-    return inputs
+    """What the inputs of a model depend on beside the settings: the vocabulary that is made from the grammar."""
+    own = config.pretrained is None and config.tokenizer is None
+    return {"vocabulary": vocabulary_digest(config.task, caption_style)} if own else {}
 
 
 def _checkpoint(name: str | None) -> str | None:

@@ -24,12 +24,10 @@ from train.learning.devices import (
     chosen_precision,
     gpu_names,
     is_main_process,
-    keep_memory,
 )
 from train.learning.logs import log_tests, open_loggers
 from train.learning.loop import fit
 from train.learning.module import Learner
-from train.learning.reader import cached_reader
 from train.learning.testing import test_matrix
 from train.models import make_model, shape_of
 from train.models.layers import Model, initial_std
@@ -39,7 +37,6 @@ from train.results.columns import TEST_SPLITS, Row, main_test_setting
 from train.results.predictions import write_predictions
 from train.results.provenance import provenance
 from train.results.store import (
-    PRECISION,
     is_finished,
     read_config,
     read_results,
@@ -80,9 +77,8 @@ def run(config: Run, log: Log = print) -> list[Row]:
 
 def train_and_test(config: Run, source: TrainingDataset, folder: Path, device: str, log: Log) -> list[Row]:
     """Train a model, test it in every setting, and write its results into its folder."""
-    keep_memory()
-    precision, reason = chosen_precision(config.precision, "cuda" if device == "gpu" else "cpu", folder / PRECISION)
-    log(f"{folder}: {device}, {precision} ({reason})")
+    precision = chosen_precision(config.precision, "cuda" if device == "gpu" else "cpu")
+    log(f"{folder}: {device}, {precision}")
     data = load_data(config, source, folder.parent / ".features", device, log)
     learner, weights, examples = make_learner(config, data, log)
     start = time.monotonic()
@@ -134,17 +130,8 @@ def load_data(
 
     Raises `ValueError`, before any training, if a file of features lacks a picture of the test splits.
     """
-    if config.reader.steps and source.style.caption != Style.caption:
-        raise ValueError(
-            f"reader.steps={config.reader.steps}: a reader writes sentences, but the captions of {source.folder} have "
-            f"style.caption={source.style.caption}; use reader.steps=0, or another dataset"
-        )
     tokenizer = tokenizer or tokenizer_for(config, source.style.caption)
     visual = visual_settings(config, cache)
-    if config.reader.steps:
-        folder, torch_device = Path(config.runs) / ".readers", "cuda" if device == "gpu" else "cpu"
-        reader = cached_reader(folder, config, source.generator, tokenizer, visual, torch_device, log)
-        visual = replace(visual, reader=reader.captions)
     data = RunData(config, source, tokenizer, visual)
     if visual.sees == "regions" and config.regions.source == "file":
         for split in TEST_SPLITS:
@@ -157,7 +144,7 @@ def make_learner(config: Run, data: RunData, log: Log) -> tuple[Learner, str, in
     validation = data.examples("validation", config.training.validation)
     dimension = validation.regions.dimension if validation.regions is not None else 0
     torch.manual_seed(config.seed)  # here, because features draw random numbers if they are computed, not if cached
-    model, weights = build(config, data.tokenizer, data.source.picture, dimension, log)
+    model, weights = build(config, data.tokenizer, dimension, log)
     schedule, examples = fine_tuning(data)
     learner = Learner(
         model,
@@ -218,20 +205,13 @@ def tokenizer_for(config: Run, caption_style: str = Style.caption) -> WordTokeni
         raise ValueError(str(error).replace("pretrained=", "tokenizer=", 1)) from None
 
 
-def build(
-    config: Run, tokenizer: WordTokenizer, picture: tuple[int, int], dimension: int, log: Log
-) -> tuple[Model, str]:
-    """The model, and the origin of its weights. picture: width and height in pixels. dimension: of region features.
+def build(config: Run, tokenizer: WordTokenizer, dimension: int, log: Log) -> tuple[Model, str]:
+    """The model, and the origin of its weights. dimension: of region features.
 
     At `base`, a model with random weights has the size of the published vocabulary; our tokens are its first ones.
     Raises `ValueError` for an option that the model does not have, and for a checkpoint of another architecture.
     """
     options: dict[str, Any] = {"controlled": True} if config.controlled else {}
-    for name in ("boxes", "visual_token_type"):
-        if getattr(config, name) is not None:
-            options[name] = getattr(config, name)
-    if config.boxes is not None:
-        options["picture_size"] = picture
     if config.training.loss == "distillation":
         options["distil"] = True
     changes: dict[str, Any] = {"feature_width": dimension} if dimension else {}

@@ -14,7 +14,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from train.settings import FREE_TEXT, Arguments, check_names, settings
+from train.config import Run
+from train.settings import FREE_TEXT, check_names, run_job, settings, with_start
 from travlr import cli
 from travlr.cli import Log
 from travlr.files import Locked
@@ -27,7 +28,7 @@ IN_NAME = ("model", "task", "setting", "seed")  # settings in the name of a run,
 # The list of runs ----------------------------------------------------------------------------------------------------
 
 
-def expand(arguments: Sequence[str]) -> dict[str, Arguments]:
+def expand(arguments: Sequence[str]) -> dict[str, Run]:
     """All runs of the arguments, by name. Raises `cli.UsageError` if the settings of any of them are invalid."""
     groups = cli.groups_of("train")
     check_names(arguments)
@@ -42,13 +43,13 @@ def expand(arguments: Sequence[str]) -> dict[str, Arguments]:
     group_choices = [[f"{name}={value}" for value in values.pop(name)] for name in groups if name in values]
     runs: list[tuple[list[str], dict[str, Any]]] = []  # arguments, and changes of a line of the grid
     for choices in itertools.product(*group_choices):
-        grid = cli.compose("train", [*fixed, *choices], FREE_TEXT, defaults=asdict(Arguments())).get("grid") or [{}]
+        grid = cli.compose("train", [*fixed, *choices], FREE_TEXT, defaults=asdict(Run())).get("grid") or [{}]
         changes_of_runs = itertools.islice(combinations(grid, values), MAX_RUNS + 1 - len(runs))
         runs += [([*fixed, *choices], changes) for changes in changes_of_runs]
         if len(runs) > MAX_RUNS:
             longest = max(values, key=lambda name: len(values[name]), default="experiment")
             raise cli.UsageError(f"-m: more than {MAX_RUNS:,} runs; give {longest} fewer values")
-    jobs: dict[str, tuple[dict[str, Any], Arguments]] = {}
+    jobs: dict[str, tuple[dict[str, Any], Run]] = {}
     for run_arguments, changes in runs:
         job = _checked(run_arguments, changes)
         jobs.setdefault(repr(job), (changes, job))
@@ -78,7 +79,7 @@ def combinations(grid: Sequence[Mapping[str, Any]], values: Mapping[str, list[An
             yield dict(zip(axes, combination, strict=True))
 
 
-def _checked(arguments: Sequence[str], changes: Mapping[str, Any]) -> Arguments:
+def _checked(arguments: Sequence[str], changes: Mapping[str, Any]) -> Run:
     try:
         return settings(arguments, changes)
     except cli.UsageError as error:
@@ -86,14 +87,14 @@ def _checked(arguments: Sequence[str], changes: Mapping[str, Any]) -> Arguments:
         raise cli.UsageError(f"{error} (in {line})" if line else str(error)) from None
 
 
-def _with_names(jobs: Sequence[tuple[Mapping[str, Any], Arguments]]) -> dict[str, Arguments]:
+def _with_names(jobs: Sequence[tuple[Mapping[str, Any], Run]]) -> dict[str, Run]:
     """Jobs by a name that holds the settings in which they differ."""
     from train.results.tables import value_text
 
     names = dict.fromkeys(name for changes, _ in jobs for name in changes)
     varied = [n for n in names if len({repr(changes.get(n)) for changes, _ in jobs}) > 1 and n not in IN_NAME]
     experiments = {job.experiment for _, job in jobs}
-    jobs_by_name: dict[str, Arguments] = {}
+    jobs_by_name: dict[str, Run] = {}
     for changes, job in jobs:
         words = [f"{name}={getattr(job, name)}" for name in IN_NAME]
         words += [f"{name}={value_text(changes[name])}" for name in varied if name in changes]
@@ -109,7 +110,7 @@ def _with_names(jobs: Sequence[tuple[Mapping[str, Any], Arguments]]) -> dict[str
 class SweepProgress:
     """The state of the runs of a sweep."""
 
-    jobs: Mapping[str, Arguments]
+    jobs: Mapping[str, Run]
     log: Log
     rows: list[Any] = field(default_factory=list)
     finished: set[str] = field(default_factory=set)
@@ -128,7 +129,7 @@ class SweepProgress:
         self.log(line)
 
 
-def run_all(jobs: Mapping[str, Arguments], log: Log = print) -> list[Any]:
+def run_all(jobs: Mapping[str, Run], log: Log = print) -> list[Any]:
     """Train all runs that are not finished, one after the other, and log the table of all. Returns the rows of all.
 
     A failed run is logged in one line, and the others continue. Raises `ValueError` at the end if any failed.
@@ -161,7 +162,7 @@ def _run_one(name: str, progress: SweepProgress) -> bool:
     start = time.monotonic()
     progress.log(f"\n{name}")
     try:
-        progress.rows += progress.jobs[name].run(progress.log)
+        progress.rows += run_job(progress.jobs[name], progress.log)
     except BrokenPipeError:
         raise
     except Locked:
@@ -185,18 +186,18 @@ def _free_memory() -> None:
         torch.cuda.empty_cache()
 
 
-def _results_of(job: Arguments) -> list[Any] | None:
+def _results_of(job: Run) -> list[Any] | None:
     """The results of a finished job, else None. Errors are reported when the job runs."""
     from train.fingerprint import run_folder
     from train.results.store import read_results
 
     try:
-        return read_results(run_folder(job.resolved()))
+        return read_results(run_folder(with_start(job)))
     except ValueError:
         return None
 
 
-def job_list(jobs: Mapping[str, Arguments]) -> str:
+def job_list(jobs: Mapping[str, Run]) -> str:
     """All jobs, one line each, with their states and the number of jobs in each state."""
     states = {name: _state(job) for name, job in jobs.items()}
     counts = ", ".join(f"{count} {state}" for state, count in Counter(states.values()).items())
@@ -204,12 +205,12 @@ def job_list(jobs: Mapping[str, Arguments]) -> str:
     return "\n".join([*lines, f"{len(jobs)} run{'s' * (len(jobs) != 1)}: {counts}"])
 
 
-def _state(job: Arguments) -> str:
+def _state(job: Run) -> str:
     from train.fingerprint import run_folder
     from train.results.store import is_finished
 
     try:
-        config = job.resolved()
+        config = with_start(job)
     except ValueError:
         return "no start"  # the run that it starts from is not finished
     try:

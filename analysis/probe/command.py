@@ -16,8 +16,7 @@ from typing import Any
 from analysis.probe.config import Probe
 from travlr import cli
 
-FREE_TEXT = ("corpus", "images", "model", "out", "question", "regions.detector", "regions.file")
-NOT_FOR_PROBES = ("regions.misses", "regions.jitter", "regions.blank", "regions.seed")  # only of regions.source=scene
+FREE_TEXT = ("corpus", "images", "model", "out", "question", "regions.file")
 HELP = """\
 python -m analysis.probe [NAME=VALUE ...]     ask pretrained models which of two sentences fits a picture
 
@@ -64,7 +63,7 @@ def split_list(text: Any) -> list[Any]:
 def main(arguments: list[str]) -> int:
     options = [argument for argument in arguments if argument.startswith("-")]
     if {"-h", "--help"} & set(options):
-        lines = cli.help_lines(Probe, leave_out=NOT_FOR_PROBES)
+        lines = cli.help_lines(Probe)
         print(HELP.format(settings="\n".join(f"  {line}" for line in lines)), end="")
         return 0
     if options:

@@ -202,7 +202,7 @@ def parser() -> argparse.ArgumentParser:
         "--regions",
         type=Path,
         metavar="FILE",
-        help="instead of --detector: a file of features (LXMERT's .tsv, UNITER's .npz, HDF5), by the picture's name",
+        help="a folder of features (UNITER's .npz), by the picture's name",
     )
     return options
 

@@ -8,7 +8,6 @@ from typing import Any
 
 from analysis.probe.config import HEADS
 from train.config import SIZES, RegionSettings
-from travlr.cli import UsageError
 
 MODEL = (
     "a folder or hub name of transformers, visualbert:FILE, uniter:FILE, lxmert:FILE, albef:FILE, or MODULE:FUNCTION"
@@ -24,22 +23,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         default="base",
         help="of visualbert:, uniter:, lxmert: and albef: (default: %(default)s, the published architecture)",
     )
-    parser.add_argument(
-        "--detector",
-        metavar="MODEL",
-        help="object-detection model of transformers that finds regions for visualbert:, uniter: and lxmert: (default: "
-        "a 6 x 6 grid, with features for scenes)",
-    )
     parser.add_argument("--device", default="auto", help="auto, cpu, gpu or cuda:1 (default: %(default)s)")
 
 
 def load_settings(options: argparse.Namespace, regions: Path | None = None) -> dict[str, Any]:
-    """Arguments for `scorers.loading.load`. regions: a file of features. Raises `UsageError` for two region sources."""
+    """Arguments for `scorers.loading.load`. regions: a folder of features."""
     settings = {"head": options.head, "size": options.size, "device": options.device}
-    if options.detector is not None and regions is not None:
-        raise UsageError("--detector and --regions: give one of them")
-    if options.detector is not None:
-        settings["regions"] = RegionSettings(source="detector", detector=options.detector)
     if regions is not None:
         settings["regions"] = RegionSettings(source="file", file=str(regions))
     return settings

@@ -349,7 +349,7 @@ def main(arguments: list[str]) -> None:
     background = background_of(options.background, " ".join([options.object, *sentences]), options.seed)
     where = places(*background.size, options.grid, options.sizes)
     settings: dict[str, Any] = {
-        **{name: getattr(options, name) for name in ("model", "head", "size", "detector", "object", "background")},
+        **{name: getattr(options, name) for name in ("model", "head", "size", "object", "background")},
         "sentences": sentences,
         "grid": options.grid,
         "sizes": sorted(options.sizes, reverse=True),
@@ -358,7 +358,7 @@ def main(arguments: list[str]) -> None:
     }
     is_begun(options.out, (RECORD,), settings, "variation")  # before the model is loaded
     scorer = load(options.model, **model_options.load_settings(options))
-    weights = {"weights": [weights_of(name) for name in (options.model, options.detector) if name]}
+    weights = {"weights": [weights_of(options.model)]}
     if is_begun(options.out, (RECORD,), settings | weights, "variation") and (options.out / TABLE).is_file():
         print(f"{options.out}: finished before; to score again, remove it, or name another folder with --out\n")
     else:

@@ -25,14 +25,14 @@ from travlr.tasks import TASKS
 
 SPLITS = dict(zip(TEST_SPLITS, ("InD", "OOD"), strict=True))
 BASELINE = "Baseline"
-TRAIT_LABELS = {"controlled": "Volta {}", "with a reader": "{} + reader", "with consistency": "{} + consistency"}
+TRAIT_LABELS = {"controlled": "Volta {}", "with consistency": "{} + consistency"}
 
 
 def overview(runs: Runs) -> Table:
     """Mean macro-F1 of each model and training setting, by task, test setting and split; baselines below.
 
-    Runs with a reader, with consistency and of controlled architectures have lines of their own. Other runs that differ
-    from those of Table 2 (see `RunSummary.traits`) are left out, unless there are no others.
+    Runs with consistency and of controlled architectures have lines of their own. Other runs that differ from those of
+    Table 2 (see `RunSummary.traits`) are left out, unless there are no others.
     """
     notes = [
         MARKS[0],

@@ -50,14 +50,12 @@ def row(name: str, setting: str, how: str, data: Path, arguments: argparse.Names
         size=arguments.size,
         data=str(data),
         optimiser=Optimiser(batch_size=arguments.batch),
-        training=Training(
-            steps=arguments.steps + WARM, check_every=None, auxiliary_targets=False, window=50, shortest_first=0.0
-        ),
+        training=Training(steps=arguments.steps + WARM, check_every=None, auxiliary_targets=False, shortest_first=0.0),
     )
     source, words = TrainingDataset(data), tokenizer_for(run)
     parts = RunData(run, source, words, visual_settings(run, data / ".features"))
     regions = parts.examples("validation").regions
-    model, _ = build(run, words, source.picture, regions.dimension if regions else 0, lambda _: None)
+    model, _ = build(run, words, regions.dimension if regions else 0, lambda _: None)
     schedule, _ = fine_tuning(parts)
     learner = Learner(model, run.optimiser, run.learning_rate, schedule, lambda: [], 0).train().to(device)
     losses: nn.Module = Compiled(learner)

@@ -46,13 +46,13 @@ from transformers import (
 )
 
 from train.config import RegionSettings, Run, Training
-from train.data.batching import bucket_batches
+from train.data.batching import shuffled_batches
 from train.data.examples import Examples, RawExamples, VisualSettings
 from train.data.inputs import Inputs
 from train.data.sources import TrainingDataset
 from train.data.text import WordTokenizer, grammar_tokenizer
 from train.learning.batches import RunData, fine_tuning
-from train.learning.devices import chosen_precision, keep_memory, matmul_rate
+from train.learning.devices import chosen_precision
 from train.learning.module import Learner
 from train.models import MODELS, make_model, shape_of
 from train.models.layers import Model
@@ -64,6 +64,8 @@ from travlr.scene import Batch
 
 OBJECTS = (3, 30)
 REGIONS = 36
+TRIAL = (1024, 768, 1024)  # rows, inner and columns of the matrix products that are timed
+WARMUP, TIMED = 3, 10  # products before timing (they start threads and kernels), and at least so many that are timed
 TYPES = {"float32": torch.float32, "bf16": torch.bfloat16}
 
 
@@ -178,7 +180,7 @@ def plain_batches(raw: RawExamples, examples: Examples, size: int) -> Iterator[t
 
 def our_batches(examples: Examples, size: int) -> Iterator[Inputs]:
     shown = np.ones(size, bool)
-    for rows in bucket_batches(examples.texts.lengths[: len(examples)], size, 50, np.random.default_rng(1)):
+    for rows in shuffled_batches(len(examples), size, np.random.default_rng(1)):
         yield examples.inputs(rows, shown, shown)
 
 
@@ -220,6 +222,25 @@ def flops(model: Model, inputs: Inputs, useful: bool = False) -> int:
         for part in parts:
             model(part.to("meta"))
     return 3 * counter.get_total_flops()
+
+
+def matmul_rate(precision: torch.dtype, seconds: float = 0.1) -> float:
+    """GFLOP/s of the fastest of at least `TIMED` matrix products, of the size of those in base models."""
+    rows, inner, columns = TRIAL
+    first = torch.randn(rows, inner, dtype=precision)
+    second = torch.randn(columns, inner, dtype=precision)
+
+    def product_seconds() -> float:
+        start = time.perf_counter()
+        torch.nn.functional.linear(first, second)
+        return time.perf_counter() - start
+
+    for _ in range(WARMUP):
+        product_seconds()
+    times: list[float] = []
+    while len(times) < TIMED or sum(times) < seconds:
+        times.append(product_seconds())
+    return 2 * rows * inner * columns / min(times) / 1e9
 
 
 def compare(name: str, size: int, batches: int, precision: str, now: Callable[[], float]) -> list[str]:
@@ -275,7 +296,7 @@ def default_run(name: str, setting: str, folder: Path, steps: int, precision: st
     sees = MODELS[name].architecture.sees
     parts = RunData(run, source, words, VisualSettings(sees, run.model_regions, shape_of(name, run.size).picture))
     regions = parts.examples("validation").regions
-    model, _ = build(run, words, source.picture, regions.dimension if regions else 0, lambda _: None)
+    model, _ = build(run, words, regions.dimension if regions else 0, lambda _: None)
     schedule, _ = fine_tuning(parts)
     learner = Learner(model, run.optimiser, run.learning_rate, schedule, lambda: [], 0).train()
     optimiser = learner.configure_optimizers()["optimizer"]
@@ -319,13 +340,12 @@ WAITING = {  # how threads of OpenMP wait for each other: variables that libgomp
 def steps_of_one(folder: str, steps: int) -> None:
     """Train small UNITER from captions; after some steps wait for a line, then print milliseconds a step, and go on
     until told to end, so that the other process is never alone while it measures."""
-    keep_memory()
-    precision, _ = chosen_precision("auto", "cpu")
+    precision = chosen_precision("auto", "cpu")
     run = Run(model="uniter", setting="caption", data=folder, training=Training(steps=250))
     source, words = TrainingDataset(Path(folder)), tokenizer_for(run)
     parts = RunData(run, source, words, VisualSettings("regions", run.model_regions))
     regions = parts.examples("validation").regions
-    model, _ = build(run, words, source.picture, regions.dimension if regions else 0, lambda _: None)
+    model, _ = build(run, words, regions.dimension if regions else 0, lambda _: None)
     schedule, _ = fine_tuning(parts)
     learner = Learner(model, run.optimiser, run.learning_rate, schedule, lambda: [], 0).train()
     optimiser = learner.configure_optimizers()["optimizer"]
@@ -437,10 +457,9 @@ def main() -> None:
         return memory(*asked.memory_of)
     torch.set_num_threads(1 if asked.processor_time else asked.threads)
     now = time.process_time if asked.processor_time else time.perf_counter
-    keep_memory()
-    precision, why = chosen_precision("auto", "cpu")
+    precision = chosen_precision("auto", "cpu")
     print(f"{platform.processor() or platform.machine()}, {torch.get_num_threads()} threads, torch {torch.__version__}")
-    print(f"precision {precision}: {why}")
+    print(f"precision {precision}")
     if asked.only in (None, "base"):
         head = ["model", "plain, examples/s", "ours, examples/s", "times", "GFLOP/s", "without padding", "peak"]
         rows = []

@@ -69,11 +69,6 @@ class AuxiliaryTargets:
             objects=torch.from_numpy(objects),
         )
 
-    def shuffled(self, order: np.ndarray) -> AuxiliaryTargets:
-        """These targets with the truth of the examples `order` (N,); targets that the text itself states stay."""
-        pairs = np.concatenate([self.pairs[order, :3], self.pairs[:, 3:]], axis=1)
-        return replace(self, pairs=pairs, values=self.values[order])
-
 
 @dataclass(frozen=True)
 class ObjectTargets:
@@ -176,7 +171,7 @@ def query_objects(tokenizer: WordTokenizer, query: str) -> list[tuple[int, list[
 
 
 def _name_targets(tokenizer: WordTokenizer, words: Sequence[str]) -> list[int]:
-    """Targets of an object's words, at most `NAME_TOKENS`: a reader's caption may have more words."""
+    """Targets of an object's words, at most `NAME_TOKENS`."""
     tokens = [_first_token(tokenizer, word) for word in words[:NAME_TOKENS]]
     return tokens + [IGNORED] * (NAME_TOKENS - len(tokens))
 

@@ -27,21 +27,11 @@ def visible_modalities(
     return image, ~(image & (draw < 2 * DROP_PROBABILITY))
 
 
-def bucket_batches(lengths: np.ndarray, size: int, window: int, random: np.random.Generator) -> Iterator[np.ndarray]:
-    """Shuffled batches of `size` of N rows, for training. lengths: (N,). A last incomplete batch is dropped.
-
-    The rows of each `window` consecutive batches are sorted by length. A wide window leaves little padding (see the
-    benchmark), but the scenes of a batch then have equally many objects; small models learn to count sooner with a
-    window of 1.
-    """
-    order = random.permutation(len(lengths))
-    order = order[: len(order) // size * size]
-    for start in range(0, len(order), window * size):
-        rows = order[start : start + window * size]
-        if window > 1:
-            rows = rows[np.argsort(lengths[rows], kind="stable")]
-        for batch in random.permutation(len(rows) // size):
-            yield rows[batch * size : (batch + 1) * size]
+def shuffled_batches(count: int, size: int, random: np.random.Generator) -> Iterator[np.ndarray]:
+    """Shuffled batches of `size` of `count` rows, for training. A last incomplete batch is dropped."""
+    order = random.permutation(count)
+    for start in range(0, count // size * size, size):
+        yield order[start : start + size]
 
 
 def sorted_batches(lengths: np.ndarray, tokens: int) -> Iterator[np.ndarray]:

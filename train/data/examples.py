@@ -30,9 +30,9 @@ from travlr.scene import World
 class Examples:
     """N examples, ready for batches.
 
-    texts: token sequences. Row i is example i with its caption, row N + i without. With a reader, row 2 N + i has the
-    caption that the reader wrote. captions: of each text, "" if there is none. answers: (N,) bool. groups: (N,),
-    first item of each pair. objects: (N,), number of objects. grid: (N, cells), see `RawExamples`.
+    texts: token sequences. Row i is example i with its caption, row N + i without. captions: of each text, "" if there
+    is none. answers: (N,) bool. groups: (N,), first item of each pair. objects: (N,), number of objects. grid:
+    (N, cells), see `RawExamples`.
     """
 
     def __init__(self, raw: RawExamples, tokenizer: WordTokenizer, visual: VisualSettings) -> None:
@@ -51,12 +51,6 @@ class Examples:
             self.pixels = Pictures(raw.renderer, visual.side, visual.statistics)
         elif visual.sees == "pixels" and raw.encoded is not None:
             self.pixels = FilePictures(raw.ids, raw.encoded, visual.side, visual.statistics, visual.cache)
-        self.image_as_text = False  # the reader itself takes the pictures
-        if visual.reader is not None:
-            reader_captions, self.image_as_text = visual.reader(self), True
-            reader_tokens = [tokenizer.ids(caption) for caption in reader_captions]
-            self.texts = self.texts.followed_by(tokenizer.join(reader_tokens, queries))
-            self.captions += reader_captions
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -65,19 +59,16 @@ class Examples:
     def auxiliary(self) -> AuxiliaryTargets:
         return auxiliary_targets(self.tokenizer, self.queries, self.pairs, self.captions)
 
-    def text_rows(self, rows: np.ndarray, image: np.ndarray, caption: np.ndarray) -> np.ndarray:
-        """Rows of `texts` for examples `rows` with the modalities `image` and `caption`; all (B,)."""
-        return rows + len(self) * np.where(caption, 0, np.where(image & self.image_as_text, 2, 1))
+    def text_rows(self, rows: np.ndarray, caption: np.ndarray) -> np.ndarray:
+        """Rows of `texts` for examples `rows` (B,). caption: (B,) bool, whether each shows its caption."""
+        return rows + len(self) * np.where(caption, 0, 1)
 
-    def inputs(
-        self, rows: np.ndarray, image: np.ndarray, caption: np.ndarray, random: np.random.Generator | None = None
-    ) -> Inputs:
+    def inputs(self, rows: np.ndarray, image: np.ndarray, caption: np.ndarray) -> Inputs:
         """A batch of examples `rows` (B,). image, caption: (B,) bool, the modalities that each shows.
 
-        A hidden image is blank. random: augments pixels, those of blank pictures too (`train.data.augment`).
+        A hidden image is blank.
         """
-        tokens, mask = self.texts.padded(self.text_rows(rows, image, caption), self.tokenizer.pad)
-        image = image & (not self.image_as_text)
+        tokens, mask = self.texts.padded(self.text_rows(rows, caption), self.tokenizer.pad)
         inputs = Inputs(
             torch.from_numpy(tokens),
             torch.from_numpy(mask),
@@ -92,9 +83,9 @@ class Examples:
                 region_mask=torch.from_numpy(region_mask),
             )
         if isinstance(self.pixels, FilePictures):
-            inputs = replace(inputs, pixels=self.pixels(np.where(image, rows, FilePictures.BLANK), random))
+            inputs = replace(inputs, pixels=self.pixels(np.where(image, rows, FilePictures.BLANK)))
         elif self.pixels is not None:
-            inputs = replace(inputs, pixels=self.pixels(np.where(image[:, None], self.grid[rows], 0), random))
+            inputs = replace(inputs, pixels=self.pixels(np.where(image[:, None], self.grid[rows], 0)))
         return inputs
 
 
@@ -102,8 +93,7 @@ class Examples:
 class VisualSettings:
     """The visual input of a model. sees: `regions`, `pixels` or `nothing`. side: width and height in pixels.
 
-    cache: folder for features and scaled pictures. reader: writes captions of the examples' pictures; the model then
-    takes these captions and the blank picture.
+    cache: folder for features and scaled pictures.
     """
 
     sees: str
@@ -111,7 +101,6 @@ class VisualSettings:
     side: int = 0
     statistics: Statistics = PUBLISHED
     cache: Path | None = None
-    reader: Callable[[Examples], list[str]] | None = None
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,6 @@ from torch import Tensor
 from render.pictures.renderer import Renderer
 from render.png import decode
 from train.cache import cached_strings
-from train.data.augment import augment_batch
 
 Statistics = tuple[tuple[float, ...], tuple[float, ...]]  # mean and standard deviation of each channel, 0 to 1
 
@@ -59,19 +58,13 @@ class Pictures:
         self._white = normalise_pixels(np.full((1, 1, 1, 3), 255, np.uint8), statistics)
         self._recent = functools.lru_cache(max(1, MAX_CACHED // (3 * side * side)))(self._picture)
 
-    def __call__(self, grid: np.ndarray, random: np.random.Generator | None = None) -> Tensor:
+    def __call__(self, grid: np.ndarray) -> Tensor:
         """Kind numbers (B, rows * columns) -> (B, 3, side, side) float32. A row of zeros gives the blank white picture,
         whatever the style.
-
-        random: augments the pictures (`train.data.augment`).
         """
         world = self.renderer.world
         grid = np.asarray(grid).reshape(-1, world.cells)
         blank = ~grid.any(axis=1)
-        if random is not None:
-            pictures = self.renderer.arrays(grid)
-            pictures[blank] = 255
-            return normalise_pixels(augment_batch(pictures, self.side, random), self.statistics)
         if self._sprites is not None:
             tiles = torch.from_numpy(self.renderer.tiles(grid).astype(np.int64))
             cells = self._sprites[tiles.reshape(-1, world.rows, world.columns)]  # (B, rows, columns, 3, height, width)
@@ -133,15 +126,9 @@ class FilePictures:
 
         self._pictures = cached_strings(cache, f"pictures-{digest.hexdigest()}", len(ids), make, "decoding pictures")
 
-    def __call__(self, rows: np.ndarray, random: np.random.Generator | None = None) -> Tensor:
-        """Rows (B,), or `BLANK` -> (B, 3, side, side) float32.
-
-        random: augments the pictures (`train.data.augment`), after they are scaled.
-        """
-        pictures = np.stack([self._picture(row) for row in rows.tolist()])
-        if random is not None:
-            pictures = augment_batch(pictures, self.side, random)
-        return normalise_pixels(pictures, self.statistics)
+    def __call__(self, rows: np.ndarray) -> Tensor:
+        """Rows (B,), or `BLANK` -> (B, 3, side, side) float32."""
+        return normalise_pixels(np.stack([self._picture(row) for row in rows.tolist()]), self.statistics)
 
     def _picture(self, row: int) -> np.ndarray:
         shape = (self.side, self.side, 3)

@@ -9,14 +9,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from train.config import Run
-from train.data.batching import bucket_batches, sorted_batches, visible_modalities
+from train.data.batching import shuffled_batches, sorted_batches, visible_modalities
 from train.data.examples import Examples, RawExamples, VisualSettings
 from train.data.inputs import Inputs
 from train.data.sources import TrainingDataset, stream_examples
 from train.data.text import WordTokenizer
 from train.learning.consistency import paired_inputs
 from train.learning.module import Schedule
-from train.learning.reader import PAIRS
 from train.models import shape_of
 from train.results.columns import main_test_setting
 
@@ -33,16 +32,12 @@ class RunData:
     tokenizer: WordTokenizer
     visual: VisualSettings
 
-    @property
-    def training_visual(self) -> VisualSettings:
-        """`visual` in training: the reader is used only in settings that show an image without its caption."""
-        return self.visual if self.run.setting in ("image", "mixed") else replace(self.visual, reader=None)
-
     def examples(self, split: str, limit: int | None = None) -> Examples:
-        return self.checked(Examples(self.source.raw(split, limit), self.tokenizer, self.visual))
+        return self.prepared(self.source.raw(split, limit))
 
-    def checked(self, examples: Examples) -> Examples:
-        """The examples. Raises `ValueError` if a text is longer than the model takes: nothing is truncated."""
+    def prepared(self, raw: RawExamples) -> Examples:
+        """Examples as arrays. Raises `ValueError` if a text is longer than the model takes: nothing is truncated."""
+        examples = Examples(raw, self.tokenizer, self.visual)
         lengths, positions = examples.texts.lengths, shape_of(self.run.model, self.run.size).positions
         limit = positions - self.run.architecture.first_position
         if too_long := int((lengths[: len(examples)] > limit).sum()):
@@ -73,11 +68,8 @@ def fine_tuning(data: RunData) -> tuple[Schedule, int]:
 
 
 def unlabelled_pairs(config: Run, steps: int) -> int:
-    """The number of unlabelled (image, caption) pairs that a run learns from: those of consistency and of its
-    reader."""
-    batch = config.optimiser.accumulate * config.batch_size
-    consistency = steps * batch if config.training.consistency else 0
-    return consistency + config.reader.steps * PAIRS
+    """The number of unlabelled (image, caption) pairs that a run learns from, with `training.consistency`."""
+    return steps * config.optimiser.accumulate * config.batch_size if config.training.consistency else 0
 
 
 def _streamed(data: RunData) -> tuple[Schedule, int]:
@@ -109,25 +101,14 @@ def _streamed(data: RunData) -> tuple[Schedule, int]:
         candidates = min(most, 2 * math.ceil(rows * CANDIDATES ** (1 - min(1.0, progress)) / 2))
         raw = stream_examples(maker, first, first + candidates, keep=rows)
         if not training.consistency:
-            return _batches(data, _training_examples(data, raw, epoch), config.batch_size, epoch)
+            return _batches(data, data.prepared(raw), config.batch_size, epoch)
         couple = np.arange(rows) // 2
         labelled_raw, unlabelled_raw = (raw.take(np.flatnonzero(couple % 2 == half)) for half in range(2))
-        batches = _batches(data, _training_examples(data, labelled_raw, epoch), config.batch_size, epoch)
-        unlabelled = data.checked(Examples(unlabelled_raw, data.tokenizer, data.visual))
-        return _with_sides(data, batches, unlabelled, epoch)
+        batches = _batches(data, data.prepared(labelled_raw), config.batch_size, epoch)
+        return _with_sides(data, batches, data.prepared(unlabelled_raw), epoch)
 
     accumulate = config.optimiser.accumulate
     return Schedule(batches, per_epoch * accumulate, steps, per_epoch), steps * accumulate * config.batch_size
-
-
-def _training_examples(data: RunData, raw: RawExamples, *epoch: int) -> Examples:
-    """Examples ready for training; with `training.shuffled`, with answers and auxiliary targets of other examples.
-    epoch: of streamed examples."""
-    examples = data.checked(Examples(raw, data.tokenizer, data.training_visual))
-    if data.run.training.shuffled:
-        order = random_of(data.run.seed, 5, *epoch).permutation(len(examples))
-        examples.answers, examples.auxiliary = examples.answers[order], examples.auxiliary.shuffled(order)
-    return examples
 
 
 def _with_sides(data: RunData, batches: Iterator[Inputs], unlabelled: Examples, epoch: int) -> Iterator[Inputs]:
@@ -146,19 +127,18 @@ def _split_examples(data: RunData) -> Examples:
     if not 1 <= count <= total:
         raise ValueError(f"training.examples={training.examples}: the train split has {total}")
     rows = np.sort(random_of(data.run.seed, 2).permutation(total)[:count])
-    return _training_examples(data, raw.take(rows))
+    return data.prepared(raw.take(rows))
 
 
 def _batches(data: RunData, examples: Examples, size: int, epoch: int) -> Iterator[Inputs]:
     """All examples in batches of `size`, with auxiliary targets if the settings say so."""
     config, setting = data.run, data.run.setting
     random = random_of(config.seed, 1, epoch)
-    changes = random_of(config.seed, 7, epoch) if config.training.augment else None
-    for rows in bucket_batches(_lengths(examples, setting), size, config.training.window, random):
+    for rows in shuffled_batches(len(examples), size, random):
         image, caption = visible_modalities(setting, rows, random)
-        inputs = examples.inputs(rows, image, caption, changes)
+        inputs = examples.inputs(rows, image, caption)
         if config.training.auxiliary_targets and not config.training.frozen:
-            inputs = examples.auxiliary(inputs, rows, examples.text_rows(rows, image, caption))
+            inputs = examples.auxiliary(inputs, rows, examples.text_rows(rows, caption))
         yield inputs
 
 
@@ -172,4 +152,4 @@ def test_batches(examples: Examples, setting: str) -> Iterator[tuple[np.ndarray,
 def _lengths(examples: Examples, setting: str) -> np.ndarray:
     """Number of tokens of each of N examples in a setting; in `mixed`, with both modalities."""
     rows = np.arange(len(examples))
-    return examples.texts.lengths[examples.text_rows(rows, *visible_modalities(main_test_setting(setting), rows))]
+    return examples.texts.lengths[examples.text_rows(rows, visible_modalities(main_test_setting(setting), rows)[1])]

@@ -1,4 +1,4 @@
-"""Checkpoints: the state from which a killed run resumes, and the best weights."""
+"""Checkpoints: the state from which a killed run resumes, and the weights of a finished one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from train.learning.module import Learner
 from travlr.files import replacing
 
 FOLDER = "checkpoints"  # in the folder of a run; removed when the run is finished
-LAST, BEST = "last.ckpt", "best.safetensors"
+LAST = "last.ckpt"
 WEIGHTS = "model.safetensors"  # in the folder of a finished run
 
 
@@ -41,23 +41,11 @@ def load_weights(learner: Learner, path: Path) -> None:
 
 
 class Checkpoints(Callback):
-    """Saves the state of a run at every validation, and every `minutes` between validations. With `keep_best`, also
-    saves the weights whenever the validation macro-F1 reaches a new maximum.
+    """Saves the state of a run at every validation, and every `minutes` between validations."""
 
-    Lightning's `ModelCheckpoint(monitor=..., save_last=True)` saves nothing while the metric does not rise.
-    """
-
-    def __init__(self, folder: Path, minutes: float, check_every: int, keep_best: bool) -> None:
+    def __init__(self, folder: Path, minutes: float, check_every: int) -> None:
         self.folder, self.minutes, self.check_every = folder, minutes, check_every
-        self.keep_best = keep_best
-        self.best: float | None = None
         self.save_time = time.monotonic()
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"best": self.best}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.best = state["best"]
 
     def on_train_batch_end(self, trainer: L.Trainer, learner: L.LightningModule, _: Any, __: Any, number: int) -> None:
         accumulating = (number + 1) % trainer.accumulate_grad_batches != 0
@@ -67,12 +55,6 @@ class Checkpoints(Callback):
             self._save(trainer)
 
     def on_validation_end(self, trainer: L.Trainer, learner: L.LightningModule) -> None:
-        assert isinstance(learner, Learner)
-        score = float(trainer.callback_metrics["f1"])
-        if self.keep_best and (self.best is None or score > self.best):
-            self.best = score
-            self.folder.mkdir(exist_ok=True)
-            save_weights(learner, self.folder / BEST)
         self._save(trainer)
 
     def _save(self, trainer: L.Trainer) -> None:

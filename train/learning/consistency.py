@@ -31,7 +31,7 @@ def paired_inputs(examples: Examples, rows: np.ndarray, setting: str) -> tuple[I
     for side in (setting, OTHER[setting]):
         image, caption = visible_modalities(side, rows)
         inputs = examples.inputs(rows, image, caption)
-        labelled = examples.auxiliary(inputs, rows, examples.text_rows(rows, image, caption))
+        labelled = examples.auxiliary(inputs, rows, examples.text_rows(rows, caption))
         assert labelled.targets is not None
         places = torch.where(labelled.targets == IGNORED, IGNORED, 0)
         sides.append(replace(inputs, answer=None, targets=places, objects=labelled.objects))

@@ -14,8 +14,8 @@ import lightning as L
 from lightning.pytorch.callbacks import Callback, TQDMProgressBar
 
 from train.config import Run
-from train.learning.checkpoints import BEST, FOLDER, LAST, CheckpointFiles, Checkpoints, load_weights
-from train.learning.devices import is_main_process, release_memory
+from train.learning.checkpoints import FOLDER, LAST, CheckpointFiles, Checkpoints
+from train.learning.devices import is_main_process
 from train.learning.logs import Logger, Resume
 from train.learning.module import Learner
 from train.results.store import write_curve
@@ -24,7 +24,6 @@ from travlr.cli import Log
 MULTI_DEVICE = "ddp_find_unused_parameters_true"  # a batch without auxiliary targets leaves heads unused
 LOSSES = ("answer_loss", "pair_loss", "value_loss", "word_loss", "object_loss", "consistency_loss")
 LOG_EVERY = 10  # steps between points of the loss curve
-RELEASE_EVERY = 25  # steps between releases of free memory
 
 
 def fit(
@@ -36,13 +35,12 @@ def fit(
     log: Log,
     loggers: Sequence[Logger] = (),
 ) -> float:
-    """Train to the last step, from the last checkpoint if there is one, and leave the weights of `training.keep` in the
-    model. Returns the training time before that checkpoint, in seconds.
+    """Train to the last step, from the last checkpoint if there is one, and leave the last weights in the model.
+    Returns the training time before that checkpoint, in seconds.
 
     loggers: receive losses, learning rate and validation scores; curve.csv is always written.
     """
     silence_warnings()
-    best = run.training.keep == "best"
     place, check_every = folder / FOLDER, learner.schedule.check_every
     curve = CurveWriter(folder)
     trainer = L.Trainer(
@@ -61,8 +59,7 @@ def fit(
             curve,
             Resume(),
             TQDMProgressBar(refresh_rate=5) if sys.stderr.isatty() else PlainProgress(),
-            MemoryRelease(),
-            Checkpoints(place, run.save_minutes, check_every, best),
+            Checkpoints(place, run.save_minutes, check_every),
         ],
         plugins=[CheckpointFiles(learner)],
         enable_checkpointing=False,  # Lightning's own
@@ -78,8 +75,6 @@ def fit(
         log(f"{folder}: resuming from its last checkpoint")
     trainer.fit(learner, ckpt_path=str(last) if last.is_file() else None, weights_only=True)
     curve.write()
-    if best:
-        load_weights(learner, place / BEST)
     return curve.seconds_before
 
 
@@ -111,14 +106,6 @@ class CurveWriter(Callback):
     def write(self) -> None:
         if is_main_process():
             write_curve(self.folder, self.points)
-
-
-class MemoryRelease(Callback):
-    """Calls `train.learning.devices.release_memory` every `RELEASE_EVERY` steps."""
-
-    def on_train_batch_end(self, trainer: L.Trainer, *_: Any) -> None:
-        if trainer.global_step % RELEASE_EVERY == 0:
-            release_memory()
 
 
 class PlainProgress(Callback):

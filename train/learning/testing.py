@@ -14,8 +14,8 @@ from train.config import Run
 from train.data.batching import MODALITIES, sorted_batches, visible_modalities
 from train.data.examples import Examples
 from train.data.inputs import Inputs
+from train.data.pixels import Pictures
 from train.learning.batches import TOKENS, RunData, test_batches
-from train.learning.reader import distinct
 from train.models.layers import Model
 from train.results.baselines import BaselineScore, QueryTexts, text_baselines
 from train.results.columns import TEST_SPLITS, Row
@@ -103,7 +103,21 @@ def _batches_with_vision(model: Model, examples: Examples, settings: Sequence[st
         states = torch.cat([encode(pictures[i : i + batch], True) for i in range(0, len(pictures), batch)])
         rows = order[slice(*np.searchsorted(which[order], (start, start + portion)))]
         for setting in with_image:
-            text_rows = examples.text_rows(rows, *visible_modalities(setting, rows))
+            text_rows = examples.text_rows(rows, visible_modalities(setting, rows)[1])
             for part in sorted_batches(examples.texts.lengths[text_rows], TOKENS):
                 inputs = texts.inputs(rows[part], *visible_modalities(setting, rows[part]))
                 yield setting, rows[part], replace(inputs, vision_states=states[which[rows[part]] - start])
+
+
+def distinct(examples: Examples) -> tuple[np.ndarray, np.ndarray]:
+    """The first row of each distinct picture, and for each of N rows the number of its picture."""
+    if examples.regions is not None:
+        keys = zip(examples.regions.index[:-1], examples.regions.boxes[:-1], strict=True)
+        contents = [index.tobytes() + boxes.tobytes() for index, boxes in keys]
+    elif isinstance(examples.pixels, Pictures):
+        contents = [row.tobytes() for row in examples.grid]
+    else:  # two files may show the same scene in different pixels
+        return np.arange(len(examples)), np.arange(len(examples))
+    numbers: dict[bytes, int] = {}
+    which = np.array([numbers.setdefault(content, len(numbers)) for content in contents], np.int64)
+    return np.unique(which, return_index=True)[1], which

@@ -15,15 +15,10 @@ from train.data.inputs import Encoded, Inputs
 from train.models.layers import Dropout, Model, Shape, TextEmbeddings, bert_encoder, initialise
 from train.models.regions import region_heads, regions_of
 
-BOXES = ("normalised", "pixels_y_first")
-
 
 class Uniter(Model):
     """UNITER with the two-way head of the paper's fine-tuning code.
 
-    boxes: "normalised", the model's own definition: left, top, right, bottom, width, height and area, all 0 to 1; or
-    "pixels_y_first", as in the code that the paper fine-tuned: top, left, bottom, right, width, height and area, in
-    pixels of a picture of `picture_size` (width, height).
     matching: also build the published matching head (`itm_output`).
     controlled: the "Volta" variant of section 5.1: two poolers, a whole-image region, boxes of 5 numbers (left, top,
     right, bottom and area); `make_model` gives it another vocabulary.
@@ -38,21 +33,9 @@ class Uniter(Model):
         (r"^itm_output\.", "matching."),
     )
 
-    def __init__(
-        self,
-        shape: Shape,
-        *,
-        matching: bool = False,
-        controlled: bool = False,
-        boxes: str = "normalised",
-        picture_size: tuple[int, int] = (384, 384),
-    ) -> None:
+    def __init__(self, shape: Shape, *, matching: bool = False, controlled: bool = False) -> None:
         super().__init__()
-        if boxes not in BOXES:
-            raise ValueError(f"boxes={boxes}: must be one of {', '.join(BOXES)}")
-        if controlled and boxes != "normalised":
-            raise ValueError(f"boxes={boxes}: the controlled models take normalised boxes only")
-        self.shape, self.boxes, self.picture_size = shape, boxes, picture_size
+        self.shape = shape
         self.uniter = UniterEncoder(shape, box_width=5 if controlled else 7, pooled=not controlled)
         self.fusion, self.head, self.matching = region_heads(shape, matching, controlled)
 
@@ -78,14 +61,11 @@ class Uniter(Model):
 
     def box_numbers(self, boxes: Tensor) -> Tensor:
         """Boxes (B, R, 4), 0 to 1, as the position embedding takes them: (B, R, 7), or (B, R, 5) if controlled."""
-        if self.boxes == "pixels_y_first":
-            boxes = boxes * boxes.new_tensor(self.picture_size).repeat(2)
         left, top, right, bottom = boxes.unbind(-1)
         width, height = right - left, bottom - top
         if self.fusion is not None:
             return torch.stack([left, top, right, bottom, width * height], -1)
-        corners = [left, top, right, bottom] if self.boxes == "normalised" else [top, left, bottom, right]
-        return torch.stack([*corners, width, height, width * height], -1)
+        return torch.stack([left, top, right, bottom, width, height, width * height], -1)
 
 
 class UniterEncoder(nn.Module):

@@ -20,7 +20,6 @@ from train.models.regions import region_heads, regions_of
 class VisualBert(Model):
     """The VisualBERT of `transformers` with fused attention and the two-way head of the paper's fine-tuning code.
 
-    visual_token_type: the segment of regions: 0 (default) in pretraining, 1 in the code that the paper fine-tuned.
     matching: also build the published matching head (`cls.seq_relationship`). In the published pretraining code, label
     1 is a caption of this image, though under the name `is_random_next`; the documentation of `transformers` says the
     opposite. The head was trained on two captions, the first always of this image, and not in the question-answering
@@ -41,13 +40,11 @@ class VisualBert(Model):
         (r"^cls\.seq_relationship\.", "matching."),
     )
 
-    def __init__(
-        self, shape: Shape, *, matching: bool = False, controlled: bool = False, visual_token_type: int = 0
-    ) -> None:
+    region_segment = 0  # as in pretraining; 1 in the code that the paper fine-tuned
+
+    def __init__(self, shape: Shape, *, matching: bool = False, controlled: bool = False) -> None:
         super().__init__()
-        if visual_token_type not in (0, 1):
-            raise ValueError(f"visual_token_type={visual_token_type}: must be 0 or 1")
-        self.shape, self.visual_token_type = shape, visual_token_type
+        self.shape = shape
         # The library's padding, word 1, would freeze an ordinary word.
         config = VisualBertConfig(**library_settings(shape), visual_embedding_dim=shape.feature_width, pad_token_id=0)
         self.visual_bert = VisualBertModel(config, add_pooling_layer=not controlled)
@@ -65,7 +62,7 @@ class VisualBert(Model):
         features, types, mask = None, None, inputs.token_mask
         if regions is not None:
             features, _, region_mask = regions
-            types = inputs.tokens.new_full(features.shape[:2], self.visual_token_type)
+            types = inputs.tokens.new_full(features.shape[:2], self.region_segment)
             mask = torch.cat([mask, region_mask], 1)  # (B, S)
         states = self.visual_bert.embeddings(
             input_ids=inputs.tokens, visual_embeds=features, visual_token_type_ids=types

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -54,23 +53,6 @@ class PictureSet:
 
     def _files(self) -> Iterable[np.ndarray]:
         return self.decoded() if self.decoded else ()
-
-    def digests(self) -> list[bytes]:
-        """A digest of each picture."""
-        if self.renderer is not None:
-            key = bytes.fromhex(self.renderer.digest())
-            rows: Iterable[bytes] = (row.tobytes() for row in np.ascontiguousarray(self.grid, "<i4"))
-        else:
-            key, rows = b"", (f"{p.shape}".encode() + p.tobytes() for p in self._files())
-        return [hashlib.blake2b(row, digest_size=16, key=key).digest() for row in rows]
-
-    def distinct(self) -> tuple[np.ndarray, np.ndarray, bytes]:
-        """First row of each distinct picture, increasing; which of them each row shows, (N,); a digest of them all."""
-        numbers: dict[bytes, int] = {}
-        which = np.array([numbers.setdefault(digest, len(numbers)) for digest in self.digests()], np.int64)
-        first = np.unique(which, return_index=True)[1]
-        shape = f"{self.rows} {self.columns} ".encode()
-        return first, which, hashlib.blake2b(shape + b"".join(numbers)).digest()
 
 
 def grid_of(objects: pa.ChunkedArray, world: World) -> np.ndarray:

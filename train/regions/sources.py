@@ -6,7 +6,6 @@ are computed once for each distinct picture and looked up after that.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -82,21 +81,16 @@ def _scene(settings: RegionSettings, pictures: PictureSet, cache: Path | None) -
     number = int(objects.max(initial=1)) if settings.number == "exact" else int(settings.number)
     if (most := int(objects.max(initial=0))) > number:
         raise ValueError(f"regions.number={number}: a picture has {most} objects; give at least {most}, or exact")
-    detected, noise = _imitate_detector(settings, pictures.grid)
     padding = np.zeros_like(occupied) if settings.number == "exact" else ~occupied
-    order = np.argsort(np.where(detected, 0, np.where(padding, 1, 2)), axis=1, kind="stable")[:, :number]
+    order = np.argsort(np.where(occupied, 0, np.where(padding, 1, 2)), axis=1, kind="stable")[:, :number]
     boxes, index, table = cell_regions(pictures, occupied, cache, centred=True)
-    if noise is not None:
-        boxes = np.where(occupied[..., None], _move_edges(boxes, noise * settings.jitter), boxes)
-    is_region = np.take_along_axis(detected | padding, order, axis=1)
+    is_region = np.take_along_axis(occupied | padding, order, axis=1)
     index = np.where(is_region, np.take_along_axis(index, order, axis=1), -1)
     boxes = np.take_along_axis(boxes, order[..., None], axis=1)
     empty = ~is_region.any(axis=1)  # gets one white region, like the blank picture: attention needs at least one
     index[empty, 0], boxes[empty, 0] = 0, WHOLE
-    blank = np.zeros((1, order.shape[1]), np.int32)
-    blank_boxes = cell_boxes(pictures.rows, pictures.columns, pictures.area)[None, : order.shape[1]]
-    if settings.blank == "whole" or settings.number == "exact":
-        blank[0, 1:], blank_boxes = -1, np.broadcast_to(np.array(WHOLE, np.float32), (1, order.shape[1], 4))
+    blank = np.where(np.arange(order.shape[1]) == 0, 0, -1)[None]  # one white region
+    blank_boxes = np.broadcast_to(np.array(WHOLE, np.float32), (1, order.shape[1], 4))
     index, boxes = np.concatenate([index, blank]).astype(np.int32), np.concatenate([boxes, blank_boxes])
     return RegionTable(table, index, boxes, empty=empty_rows(pictures.renderer))
 
@@ -113,12 +107,6 @@ def _grid(settings: RegionSettings, pictures: PictureSet, cache: Path | None) ->
     return RegionTable(table, index, boxes, empty=empty_rows(pictures.renderer))
 
 
-def _detector(settings: RegionSettings, pictures: PictureSet, cache: Path | None) -> RegionTable:
-    from train.regions.detector import detector_regions
-
-    return RegionTable(*detector_regions(str(settings.detector), settings.number, pictures, cache))
-
-
 def _file(settings: RegionSettings, pictures: PictureSet, cache: Path | None) -> RegionTable:
     from train.regions.files import file_regions
 
@@ -129,38 +117,4 @@ def _file(settings: RegionSettings, pictures: PictureSet, cache: Path | None) ->
 
 
 RegionSource = Callable[[RegionSettings, PictureSet, Path | None], RegionTable]
-SOURCES: dict[str, RegionSource] = {"scene": _scene, "grid": _grid, "detector": _detector, "file": _file}
-
-
-# Imitation of a detector -----------------------------------------------------------------------------------------
-
-
-def _imitate_detector(settings: RegionSettings, grid: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-    """Whether each cell's object is detected, (N, cells) bool, and standard normal noise (N, cells, 4) for boxes, or
-    None without `jitter`.
-
-    Random numbers depend on the seed and on the content of the picture, not on its place in the data.
-    """
-    detected = grid > 0
-    if not settings.misses and not settings.jitter:
-        return detected, None
-    contents = np.ascontiguousarray(grid, "<i4")
-    noise = np.empty((*grid.shape, 4), np.float32) if settings.jitter else None
-    for row, content in enumerate(contents):
-        digest = hashlib.blake2b(content.tobytes(), digest_size=16, key=settings.seed.to_bytes(8, "big"))
-        random = np.random.Generator(np.random.Philox(key=int.from_bytes(digest.digest(), "big")))
-        detected[row] &= random.random(len(content)) >= settings.misses
-        if noise is not None:
-            noise[row] = random.standard_normal((len(content), 4), np.float32)
-    return detected, noise
-
-
-def _move_edges(boxes: np.ndarray, by: np.ndarray) -> np.ndarray:
-    """Boxes (..., 4) with each edge moved by a fraction of the box's side, clipped to the picture.
-
-    by: (..., 4). Edges that cross each other are swapped.
-    """
-    side = boxes[..., 2:] - boxes[..., :2]
-    edges = np.clip(boxes + by * np.concatenate([side, side], axis=-1), 0, 1)
-    first, second = edges[..., :2], edges[..., 2:]
-    return np.concatenate([np.minimum(first, second), np.maximum(first, second)], axis=-1).astype(np.float32)
+SOURCES: dict[str, RegionSource] = {"scene": _scene, "grid": _grid, "file": _file}

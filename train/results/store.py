@@ -31,7 +31,7 @@ from travlr.columns import damage
 from travlr.files import WORK, close, regular, replacing, waiting_lock
 
 VERSION = 1  # of a run's folder; a newer one is refused
-CONFIG, RESULTS, CURVE, PRECISION = "config.json", "results.csv", "curve.csv", "precision"
+CONFIG, RESULTS, CURVE = "config.json", "results.csv", "curve.csv"
 ANSWERS = "answers.jsonl"  # of an evaluation (`train.results.answers`)
 REPORT = "report.json"  # marks a folder of `analysis.report`, which may stand among the folders of runs
 
@@ -94,18 +94,15 @@ def remove_refused(folder: Path) -> None:
     one whose first request was refused. Hold its lock while you call this."""
     answers = folder / ANSWERS
     has_answers = answers.is_file() and answers.stat().st_size > 0
-    if not has_answers and {path.name for path in folder.iterdir()} <= {ANSWERS, CONFIG, PRECISION, WORK}:
-        for name in (ANSWERS, CONFIG, PRECISION):
+    if not has_answers and {path.name for path in folder.iterdir()} <= {ANSWERS, CONFIG, WORK}:
+        for name in (ANSWERS, CONFIG):
             (folder / name).unlink(missing_ok=True)
         close(folder)
         folder.rmdir()
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """A run's config.json, with the settings of earlier versions by their present names.
-
-    Raises `ValueError`, in one line, if it is missing, damaged or newer.
-    """
+    """A run's config.json. Raises `ValueError`, in one line, if it is missing, damaged or of another version."""
     path = Path(folder) / CONFIG
     if not path.is_file():
         raise ValueError(f"{folder}: no {CONFIG}, so not a run, or one that stopped before it began")
@@ -116,24 +113,9 @@ def read_config(folder: Path) -> dict[str, Any]:
             raise ValueError("its config does not have the hash that its run is named by")
         if not isinstance(record.get("data"), str | None):
             raise ValueError("data is not the name of a folder")
-    if version > VERSION:
-        raise ValueError(f"{path}: version {version}, newer than this program's {VERSION}; update TraVLR")
-    return record | {"config": _present_settings(record["config"])}
-
-
-def _present_settings(config: dict[str, Any]) -> dict[str, Any]:
-    """A config of an earlier version in the settings of this one.
-
-    `training.naming` is now `training.auxiliary_targets`. `pretraining` no longer exists; it is left out if it had
-    no steps. Otherwise it stays, so that such a run differs from one without.
-    """
-    training, pretraining = config.get("training"), config.get("pretraining")
-    if isinstance(training, dict) and "naming" in training:
-        renamed = {"auxiliary_targets" if name == "naming" else name: value for name, value in training.items()}
-        config = config | {"training": renamed}
-    if isinstance(pretraining, dict) and not pretraining.get("steps"):
-        config = {name: value for name, value in config.items() if name != "pretraining"}
-    return config
+    if version != VERSION:
+        raise ValueError(f"{path}: version {version}, not this program's {VERSION}")
+    return dict(record)
 
 
 def is_finished(folder: Path) -> bool:

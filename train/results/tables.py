@@ -44,14 +44,6 @@ def flat_settings(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]
     return settings
 
 
-def comparable_settings(configs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The flat settings of several configs: without `inputs`, unless each config records them (older ones do not)."""
-    settings = [flat_settings(config) for config in configs]
-    if all("inputs" in config for config in configs if config):
-        return settings
-    return [{k: value for k, value in config.items() if not k.startswith("inputs.")} for config in settings]
-
-
 def differing_settings(configs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The settings of each flat config whose values are not the same in all of them."""
     names = sorted({name for config in configs for name in config})
@@ -217,7 +209,7 @@ def _seed_groups(runs: Sequence[Run]) -> list[tuple[dict[str, Any], list[Run]]]:
     """Runs that differ in their seed alone, with the settings that they share; by task, model and size."""
     configs = [json.loads(run[0]["config"]) if run[0]["config"] else {"run": run[0]["run"]} for run in runs]
     groups: dict[str, tuple[dict[str, Any], list[Run]]] = {}
-    for run, settings in zip(runs, comparable_settings(configs), strict=True):
+    for run, settings in zip(runs, map(flat_settings, configs), strict=True):
         settings.pop("seed", None)
         groups.setdefault(canonical(settings), (settings, []))[1].append(run)
     return [group for _, group in sorted(groups.items(), key=lambda item: _grid_order(item[0], item[1][1][0][0]))]

@@ -78,7 +78,7 @@ class Evaluation:
     runs: str = option("runs", "folder with a folder for each evaluation and run, and the table of all results")
     revision: str | None = option(None, "commit, tag or branch of a hub repository")
     device: str = option("auto", "auto, cpu, gpu, cuda:1, ... of a local model")
-    precision: str = option("auto", "of a local model; the choice is saved in runs", choices=PRECISIONS)
+    precision: str = option("auto", "of a local model", choices=PRECISIONS)
     batch_size: int = option(8, "requests that a local model answers at a time", least=1, below=1 << 63)
     server: str | None = option(None, "URL of an OpenAI-compatible server, such as http://localhost:8000/v1")
     key: str = option("OPENAI_API_KEY", "name of the environment variable that holds the server's key")

@@ -68,19 +68,17 @@ class ChatModel:
             raise ValueError(f"model={self.name}: its model_type={kind} is no chat model of the installed transformers")
         if not self.takes_images and (image := [s for s in config.setting if s != "caption"]):
             raise ValueError(f"setting={image[0]}: model={self.name} takes text alone; use setting=caption")
-        check_weights(self.name, self.folder)  # before a tokenizer is needed, and a trial of the precision
+        check_weights(self.name, self.folder)  # before a tokenizer is needed
         self.processor = self._load_processor()
         self.tokenizer = getattr(self.processor, "tokenizer", self.processor)
         if self.tokenizer.pad_token is None:
             self.tokenizer.pad_token = self.tokenizer.eos_token
         self.device = torch_device(config.device)
-        # Saved among the evaluations: if two trials chose differently, the same command would start a new evaluation.
-        file = Path(config.runs) / f".precision-{self.device.type}"
-        self.precision, reason = chosen_precision(config.precision, self.device.type, file)
+        self.precision = chosen_precision(config.precision, self.device.type)
         auto = "AutoModelForImageTextToText" if self.takes_images else "AutoModelForCausalLM"
         dtype = torch.bfloat16 if self.precision == "bf16" else torch.float32
         self.model = load_model(self.name, self.folder, auto, dtype).to(self.device).eval()
-        log(f"{self.name}: {self.device}, {self.precision} ({reason})")
+        log(f"{self.name}: {self.device}, {self.precision}")
         self._last, self._log = keep_last_logits(self.model), log
         self._tokens: dict[tuple[str, ...], list[list[int]]] = {}
         self.model_seconds = self.seconds = 0.0

@@ -209,8 +209,7 @@ def regions_of(settings: RegionSettings, name: str) -> Mapping[str, Any] | None:
     regions = settings.for_model(takes_boxes=name.partition(":")[0] != "visualbert")
     if regions == replace(GRID, context="none"):
         return None
-    detector = regions.detector and _content(regions.detector)
-    return asdict(replace(regions, detector=detector, file=path_digest(regions.file)))
+    return asdict(replace(regions, file=path_digest(regions.file)))
 
 
 def weights_of(name: str) -> str:

@@ -22,7 +22,7 @@ from train.data.inputs import Inputs, Tensors
 from train.data.pixels import normalise_pixels, scale_picture
 from train.data.text import WordTokenizer
 from train.models import make_model
-from train.models.hub import folder_of, quiet
+from train.models.hub import quiet
 from train.models.loading import load_published, pixel_statistics, read_checkpoint, tokenizer_of
 from train.regions.pictures import PictureSet
 from train.regions.recogniser import DIMENSION
@@ -40,7 +40,7 @@ def travlr_scorer(
 ) -> TravlrScorer:
     """The scorer of one of TraVLR's models with published weights.
 
-    regions: `grid` (the default; 6 x 6, with the features that are used for scenes), `detector`, or `file`, found by
+    regions: `grid` (the default; 6 x 6, with the features that are used for scenes), or `file`, found by
     the stem of the picture's file name, or by `blank` for a white picture without a name. Raises ValueError, in one
     line, where the checkpoint cannot be read, has another size or lacks the matching head, and where the model does not
     have this head or takes no regions.
@@ -167,53 +167,28 @@ def _grid(settings: RegionSettings) -> tuple[Find, int]:
     return find, DIMENSION
 
 
-def _detector(settings: RegionSettings) -> tuple[Find, int]:
-    from train.regions.detector import Detector
-
-    folder_of(str(settings.detector), "regions.detector")  # else `transformers` would try each file for minutes
-    with quiet():
-        detector = Detector(str(settings.detector), settings.number)
-
-    def find(image: Image.Image) -> tuple[np.ndarray, np.ndarray]:
-        table = detector.detect([np.asarray(image.convert("RGB"))])
-        return np.asarray(table["features"][0]), np.asarray(table["boxes"][0])
-
-    return find, detector.dimension
-
-
-class _AllImages(set[str]):
-    """A set that contains every image."""
-
-    def __contains__(self, image: object) -> bool:
-        return True
-
-
 def _file(settings: RegionSettings) -> tuple[Find, int]:
-    from train.regions.files import BLANK, FORMATS, NpzFolder, read_regions
+    from train.regions.files import BLANK, read_regions
 
-    path = Path(str(settings.file))
-    if not path.exists() or (not path.is_dir() and path.suffix not in FORMATS):
-        problem = "must be" if path.exists() else "is not there; give"
-        raise ValueError(f"regions.file={path}: {problem} a file in {', '.join(FORMATS)}, or a folder of .npz files")
+    folder = Path(str(settings.file))
+    names = {npz.stem for npz in folder.glob("*.npz")}
+    if not names:
+        raise ValueError(f"regions.file={folder}: must be a folder of .npz files")
     try:
-        file = NpzFolder(path) if path.is_dir() else FORMATS[path.suffix](path)
-        names = {npz.stem for npz in path.glob("*.npz")} if path.is_dir() else set(file.counts(_AllImages()))
-        if not names:
-            raise ValueError("holds no features")
-        first = read_regions(path, file, min(names), None)[0]  # all have the width of the first
-    except (ValueError, OSError) as error:
-        raise ValueError(f"regions.file={path}: {str(error).removeprefix(f'{path}: ')}") from None
+        first = read_regions(folder, min(names))[0]  # all have the width of the first
+    except ValueError as error:
+        raise ValueError(f"regions.file={error}") from None
 
     def find(image: Image.Image) -> tuple[np.ndarray, np.ndarray]:
         name = PurePosixPath(str(image.info.get(PATH, ""))).stem
         if not name and set(image.convert("RGB").getextrema()) == {(255, 255)}:  # the blank-picture baseline
             name = BLANK
         if not name:
-            raise ValueError(f"regions.file={path}: regions are found by file name, which this picture lacks")
+            raise ValueError(f"regions.file={folder}: regions are found by file name, which this picture lacks")
         if name not in names:
-            raise ValueError(f"regions.file={path}: lacks the picture {name}{' (white)' if name == BLANK else ''}")
+            raise ValueError(f"regions.file={folder}: lacks the picture {name}{' (white)' if name == BLANK else ''}")
         try:
-            features, boxes = read_regions(path, file, name, None)
+            features, boxes = read_regions(folder, name)
         except ValueError as error:
             raise ValueError(f"regions.file={error}") from None
         number = len(boxes) if settings.number == "exact" else int(settings.number)
@@ -222,4 +197,4 @@ def _file(settings: RegionSettings) -> tuple[Find, int]:
     return find, first.shape[1]
 
 
-FINDERS: dict[str, Callable[[RegionSettings], tuple[Find, int]]] = {"grid": _grid, "detector": _detector, "file": _file}
+FINDERS: dict[str, Callable[[RegionSettings], tuple[Find, int]]] = {"grid": _grid, "file": _file}
