@@ -105,12 +105,16 @@ def versions(runs: Runs) -> list[str]:
 def markdown(report: ReportContent) -> str:
     """The report without its errors, for a reader of plain text."""
     lines = ["# Report of runs", ""]
+    if len(report.runs.results):
+        lines += [found(report), ""]
+    if len(evaluated := report.runs.evaluations):
+        lines += [what_was_found(evaluated[evaluated["form"] != "read"], "result"), ""]
     if report.evaluations:
         lines += ["## Evaluated models", "", *(table.markdown() for table in report.evaluations)]
         lines += ["![Where evaluated models lose accuracy](figures/evaluations.png)", ""]
     if not len(report.runs.results):
         return "\n".join(lines) + "\n"
-    lines += [found(report), "", summary(report), "", "## Scores", ""]
+    lines += [summary(report), "", "## Scores", ""]
     lines += [report.overview.markdown()] if report.overview else ["None."]
     lines += ["", "## Figures", ""]
     for figure in report.figures:

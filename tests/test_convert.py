@@ -28,8 +28,9 @@ from travlr.audit.checks import audit
 from travlr.card import BEST_UNBOUND, _size
 from travlr.columns import COLUMNS, FEATURES
 from travlr.convert import convert_dataset, main
-from travlr.exports import FORMATS, MARK
+from travlr.exports import FORMATS
 from travlr.generate import settings
+from travlr.manifest import EXPORTED
 from travlr.original import PUBLISHED_SPLITS, read_original
 from travlr.scene import SPLITS
 from travlr.tasks import PAPER
@@ -99,7 +100,9 @@ def test_an_export_replaces_an_earlier_one_and_nothing_else(by_format: dict[str,
     folder = convert(by_format["parquet"], tmp_path / "d", "webdataset")
     convert(by_format["parquet"], folder, "imagefolder")
     assert not list(folder.glob("*.tar")) and hashes(folder) == hashes(by_format["imagefolder"])
-    (folder / MARK).unlink()
+    with pytest.raises(ValueError, match="is a copy in another format; give the dataset that it was made of"):
+        open_dataset(folder)
+    (folder / EXPORTED).unlink()
     before = hashes(folder)
     with pytest.raises(ValueError, match="is not empty and no export; name another folder"):
         convert(by_format["parquet"], folder, "webdataset")

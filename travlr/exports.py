@@ -15,9 +15,9 @@ from typing import Any
 import pyarrow as pa
 
 from travlr.card import card_files
+from travlr.manifest import EXPORTED
 from travlr.original import write_original
 
-MARK = "export.json"  # says that a folder holds an export, which the next one may replace
 SHARD_ROWS = 8000  # of a tar file
 
 Rows = Mapping[str, Iterator[dict[str, Any]]]  # by split
@@ -69,7 +69,7 @@ def check_export(layout: str, folder: Path, config: Mapping[str, Any] | None) ->
     if layout == "original" and config and "style" in config:
         style = ", ".join(f"style.{name}={value}" for name, value in config["style"].items())
         raise ValueError(f"format=original: holds style.image=plain, style.caption=sentences alone, not {style}")
-    if folder.is_file() or (folder.is_dir() and any(folder.iterdir()) and not (folder / MARK).is_file()):
+    if folder.is_file() or (folder.is_dir() and any(folder.iterdir()) and not (folder / EXPORTED).is_file()):
         raise ValueError(f"{folder}: is not empty and no export; name another folder")
 
 
@@ -95,7 +95,7 @@ def export(layout: str, folder: Path, splits: Mapping[str, Iterator[pa.Table]], 
         globs = FORMATS[layout](temporary, {split: rows(tables) for split, tables in splits.items()})
         for name, data in card_files({**about, "layout": layout, "data_files": globs}, first[0]).items():
             (temporary / name).write_bytes(data)
-        (temporary / MARK).write_text(json.dumps({"format": layout, "content_digest": about["content_digest"]}))
+        (temporary / EXPORTED).write_text(json.dumps({"format": layout, "content_digest": about["content_digest"]}))
         shutil.rmtree(folder, ignore_errors=True)
         os.replace(temporary, folder)
     finally:

@@ -20,6 +20,7 @@ FORMAT_VERSION = 1
 MANIFEST = "dataset.json"
 MOST_ROWS = 10**12  # of a split: more do not fit `len`
 UNFINISHED = ".unfinished.json"  # stands in a dataset that is not whole yet: what is being written
+EXPORTED = "export.json"  # stands in a copy in another format
 CARD = ("README.md", "example.png")
 SHARD = re.compile(rf"({'|'.join(SPLITS)})-\d{{5,}}-of-\d{{5,}}\.parquet")
 SPLIT = re.compile(rf"(?:^|[/.-])({'|'.join(SPLITS)})(?=$|[/.-]|_\d)")  # in a path: data/train-00000-of-00001
@@ -92,6 +93,8 @@ def foreign_manifest(folder: Path) -> dict[str, Any]:
         raise ValueError(f"{folder}: holds datasets and is none itself; name one of them: {', '.join(inner)}")
     if (folder / "index.csv").is_file():
         raise ValueError(f"{folder}: has the published layout; python -m travlr.convert reads it")
+    if (folder / EXPORTED).is_file():
+        raise ValueError(f"{folder}: is a copy in another format; give the dataset that it was made of")
     shards = shards_of(folder)
     homes = {split: sorted({_home(name) for other, name in shards if other == split}) for split, _ in shards}
     if several := next((names for names in homes.values() if len(names) > 1), []):
