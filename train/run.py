@@ -82,7 +82,7 @@ def train_and_test(config: Run, source: TrainingDataset, folder: Path, device: s
     data = load_data(config, source, folder.parent / ".features", device, log)
     learner, weights, examples = make_learner(config, data, log)
     start = time.monotonic()
-    with open_loggers(config, folder, read_config(folder)["config"], config.test_settings) as loggers:
+    with open_loggers(config, folder, read_config(folder)["config"]) as loggers:
         seconds_before = fit(learner, config, folder, device, precision, log, loggers)
         save_weights(learner, folder / WEIGHTS)
         if not is_main_process():

@@ -12,11 +12,11 @@ from typing import Any
 
 import lightning as L
 from lightning.pytorch.callbacks import Callback, TQDMProgressBar
+from lightning.pytorch.loggers import Logger
 
 from train.config import Run
 from train.learning.checkpoints import FOLDER, LAST, CheckpointFiles, Checkpoints
 from train.learning.devices import is_main_process
-from train.learning.logs import Logger, Resume
 from train.learning.module import Learner
 from train.results.store import write_curve
 from travlr.cli import Log
@@ -57,7 +57,6 @@ def fit(
         logger=loggers,
         callbacks=[
             curve,
-            Resume(),
             TQDMProgressBar(refresh_rate=5) if sys.stderr.isatty() else PlainProgress(),
             Checkpoints(place, run.save_minutes, check_every),
         ],
