@@ -17,6 +17,7 @@ from analysis import figures
 from analysis.report import main as report
 from tests.helpers import ROOT, called, one_line
 from train.config import Run, architecture_of
+from train.results.store import collect_results
 from travlr import Cardinality, Count, GenerateArguments, Image, generate_dataset
 
 CODE = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "adding-a-model.md").read_text(encoding="utf-8"), re.DOTALL)
@@ -66,7 +67,7 @@ def train(work: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFix
 
 
 def test_it_is_tested_in_every_setting(work: Path, trained: str) -> None:
-    rows = pd.read_csv(work / "runs" / "results.csv")
+    rows = pd.DataFrame(collect_results(work / "runs"))
     assert set(rows["model"]) == {"my_models:LateFusion"} and len(rows) == 6
     assert set(rows["test_setting"]) == {"image", "caption", "image+caption"}
     assert "my_models:LateFusion (tiny) trained in image+caption on cardinality" in trained

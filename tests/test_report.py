@@ -197,7 +197,7 @@ def test_what_cannot_be_read_is_a_line_each(grid: Path, tmp_path: Path, capsys: 
     )
     moved.rename(tmp_path / "elsewhere")
     (damaged / PREDICTIONS).write_bytes(b"PAR1" + b"\0" * 100)
-    (unfinished / "results.csv").unlink()
+    (unfinished / "results.json").unlink()
     told = read_config(newer) | {"version": 99}
     (newer / "config.json").write_text(json.dumps(told))
     (unfinished / "error.txt").write_text("Traceback\n  File x\nKeyError: the key\n")

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.helpers import ROOT, flip, one_line, wait_for
+from tests.helpers import ROOT, flip, one_line
 from train.results.baselines import BaselineScore
 from train.results.columns import RESULT_COLUMNS, TEST_SETTINGS
 from train.results.predictions import predictions_table, read_predictions, write_predictions
@@ -29,7 +27,6 @@ from train.results.store import (
     read_config,
     read_curve,
     read_results,
-    rebuild_table,
     result_row,
     run_id,
     run_name,
@@ -37,7 +34,6 @@ from train.results.store import (
     write_curve,
     write_results,
 )
-from train.results.tables import transfer_table
 
 CONFIG: dict[str, Any] = {
     "model": "uniter",
@@ -117,7 +113,7 @@ def test_a_run_id_does_not_change_between_versions() -> None:
 # Rows ----------------------------------------------------------------------------------------------------------------
 
 
-def test_rows_come_back_from_the_folder_the_table_and_pandas(tmp_path: Path) -> None:
+def test_rows_come_back_from_the_folder(tmp_path: Path) -> None:
     folder = run(tmp_path)
     rows = read_results(folder)
     assert len(rows) == 6
@@ -132,29 +128,9 @@ def test_rows_come_back_from_the_folder_the_table_and_pandas(tmp_path: Path) -> 
     assert row["regions"] is None and row["train_examples"] is None
     assert "0.01" in row["test"] and row["above_random"] is True
 
-    second = run(tmp_path, seed=1)
-    frame = pd.read_csv(tmp_path / "results.csv")
-    assert list(frame.columns) == list(RESULT_COLUMNS) and len(frame) == 12
-    assert set(frame["name"]) == {folder.name, second.name}
-    scores = {(r["name"], r["test_setting"], r["split"]): r["macro_f1"] for r in [*rows, *read_results(second)]}
-    listed = zip(frame["name"], frame["test_setting"], frame["split"], strict=True)
-    assert dict(zip(listed, frame["macro_f1"], strict=True)) == pytest.approx(scores, rel=1e-12)
-    assert frame["above_random"].dtype == bool
-
-
-def test_results_of_an_older_version_have_empty_columns(tmp_path: Path) -> None:
-    folder = run(tmp_path)
-    frame = pd.read_csv(folder / "results.csv").drop(columns=["floor_query", *NEWER]).assign(energy=3)
-    frame.to_csv(folder / "results.csv", index=False)
-    rows = rebuild_table(tmp_path)
-    assert [row["floor_query"] for row in rows] == [None] * 6
-    assert [row["floor_query_objects"] for row in rows] == [61.5] * 6
-    assert pd.read_csv(tmp_path / "results.csv")[list(NEWER)].isna().all(axis=None)
-    assert "baseline: query" in transfer_table(rows) and "!" not in transfer_table(rows)
-
 
 def damaged(folder: Path, how: str) -> None:
-    path = folder / "results.csv"
+    path = folder / "results.json"
     if how == "no config":
         (folder / "config.json").unlink()
     elif how == "half a config":
@@ -168,16 +144,14 @@ def damaged(folder: Path, how: str) -> None:
     elif how == "cut":
         path.write_bytes(path.read_bytes()[:-150])
     elif how == "no rows":
-        path.write_text(path.read_text().splitlines()[0] + "\n")
+        path.write_text("[]")
     elif how == "not a number":
-        path.write_text(path.read_text().replace("61.5", "high"))
+        path.write_text(path.read_text().replace("61.5", '"high"'))
     elif how == "binary":
         path.write_bytes(os.urandom(2000))
     elif how == "twice":
-        lines = path.read_text().splitlines()
-        path.write_text("\n".join([*lines, lines[-1]]))
-    elif how == "of another run":
-        path.write_text(path.read_text().replace(run_id(CONFIG), "0" * 8))
+        rows = json.loads(path.read_text())
+        path.write_text(json.dumps([*rows, rows[-1]]))
 
 
 HOW = {
@@ -191,7 +165,6 @@ HOW = {
     "not a number": "damaged",
     "binary": "damaged",
     "twice": "damaged",
-    "of another run": "another run",
 }
 
 
@@ -205,16 +178,13 @@ def test_a_damaged_run_is_left_out_with_one_line_and_the_others_stay(tmp_path: P
     assert len(lines) == 1
     line = one_line(lines[0])
     assert HOW[how] in line and str(folder) in line
-    assert rebuild_table(tmp_path, lines.append) == rows
-    assert lines[1:] == [line] * (how != "unfinished")
-    assert len(pd.read_csv(tmp_path / "results.csv")) == 6
 
 
 def test_a_copy_of_a_run_does_not_count_as_another_seed(tmp_path: Path) -> None:
     folder = run(tmp_path)
     copy = tmp_path / "z-copy"
     copy.mkdir()
-    for name in ("config.json", "results.csv"):
+    for name in ("config.json", "results.json"):
         (copy / name).write_bytes((folder / name).read_bytes())
     (tmp_path / "notes.txt").write_text("mine")
     lines: list[str] = []
@@ -224,10 +194,6 @@ def test_a_copy_of_a_run_does_not_count_as_another_seed(tmp_path: Path) -> None:
 
 def test_folders_without_runs(tmp_path: Path) -> None:
     assert collect_results(tmp_path) == [] and collect_results(tmp_path / "none") == []
-    assert rebuild_table(tmp_path) == []
-    assert list(pd.read_csv(tmp_path / "results.csv").columns) == list(RESULT_COLUMNS)
-    with pytest.raises(ValueError, match="no such folder"):
-        rebuild_table(tmp_path / "none")
 
 
 def test_a_run_is_found_again_and_another_config_does_not_take_its_folder(tmp_path: Path) -> None:
@@ -321,29 +287,6 @@ def tables():
 write_predictions(start_run(Path(sys.argv[1]), CONFIG), tables())
 """
 
-MANY = """
-import sys
-from pathlib import Path
-from tests.test_results import run
-for seed in range(int(sys.argv[2]), int(sys.argv[3])):
-    run(Path(sys.argv[1]), seed=seed)
-"""
-
-
-SLOW = """
-import sys, time
-from pathlib import Path
-from train.results.store import rebuild_table
-runs = Path(sys.argv[1])
-
-def wait(line):  # called when the folders have been listed and the first is left out
-    (runs / "listed").touch()
-    while not (runs / "go").exists():
-        time.sleep(0.01)
-
-rebuild_table(runs, wait)
-"""
-
 
 def begin(code: str, *arguments: object) -> subprocess.Popen[str]:
     env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
@@ -359,35 +302,6 @@ def test_a_run_killed_while_it_writes_is_unfinished_and_can_be_finished(tmp_path
     assert len(lines) == 1 and "unfinished" in lines[0]
     assert run(tmp_path) == folder
     assert is_finished(folder) and len(collect_results(tmp_path)) == 6 and len(read_predictions(folder)) == 1800
-
-
-def test_processes_that_finish_at_the_same_time_lose_no_row(tmp_path: Path) -> None:
-    processes = [begin(MANY, tmp_path, first, first + 3) for first in (0, 100, 200)]
-    reads = 0
-    while any(process.poll() is None for process in processes):
-        if (tmp_path / "results.csv").exists():
-            with open(tmp_path / "results.csv", newline="") as file:
-                rows = list(csv.DictReader(file, strict=True))
-            assert len(rows) % 6 == 0 and all(None not in row.values() and None not in row for row in rows)
-            reads += 1
-        time.sleep(0.01)
-    assert [process.returncode for process in processes] == [0, 0, 0] and reads > 1
-    frame = pd.read_csv(tmp_path / "results.csv")
-    assert sorted(frame["seed"].unique()) == [*range(3), *range(100, 103), *range(200, 203)]
-    assert len(frame) == 9 * 6
-    assert not list(tmp_path.rglob("*.tmp"))
-
-
-def test_a_slow_process_does_not_put_back_a_table_without_the_latest_run(tmp_path: Path) -> None:
-    (tmp_path / "a-broken-run").mkdir()
-    slow = begin(SLOW, tmp_path)
-    wait_for((tmp_path / "listed").exists)
-    late = begin(MANY, tmp_path, 0, 1)
-    wait_for((tmp_path / run_name(CONFIG) / "results.csv").exists)
-    time.sleep(0.3)  # time enough to write the table, were it not for the lock
-    (tmp_path / "go").touch()
-    assert (slow.wait(300), late.wait(300)) == (0, 0)
-    assert len(pd.read_csv(tmp_path / "results.csv")) == 6
 
 
 def test_evaluating_imports_no_deep_learning_library() -> None:

@@ -111,7 +111,7 @@ def train_and_test(config: Run, source: TrainingDataset, folder: Path, device: s
         }
         rows = [row | columns for row in rows]
         write_predictions(folder, predictions)
-        write_results(folder, rows, log)
+        write_results(folder, rows)
         log_tests(loggers, rows, steps)
     shutil.rmtree(folder / FOLDER, ignore_errors=True)  # several times the size of the weights
     return read_results(folder)

@@ -25,20 +25,18 @@ import numpy as np
 
 from analysis.runs import examples_of
 from train.config import Run
-from train.results.columns import RESULT_COLUMNS, TEST_SETTINGS, TEST_SPLITS
+from train.results.columns import TEST_SETTINGS, TEST_SPLITS
 from train.results.predictions import predictions_table, write_predictions
 from train.results.provenance import provenance
 from train.results.scores import score
 from train.results.store import (
     CONFIG,
-    RESULTS,
-    _write_table,
     canonical,
     read_config,
-    rebuild_table,
     result_row,
     start_run,
     write_curve,
+    write_results,
 )
 from travlr.dataset import Dataset, open_dataset
 from travlr.generate import GenerateArguments, generate_dataset
@@ -82,7 +80,7 @@ def make_run(runs: Path, dataset: Dataset, parts: dict[str, Any], about: dict[st
     write_predictions(folder, tables)
     losses = np.log(2) * np.exp(-np.arange(STEPS // 10) / 50) + 0.05 * random.random(STEPS // 10)
     write_curve(folder, [{"step": 10 * n + 10, "loss": float(loss)} for n, loss in enumerate(losses)])
-    _write_table(folder / RESULTS, list(RESULT_COLUMNS), rows)
+    write_results(folder, rows)
 
 
 def memory_of(process: int) -> int:
@@ -140,7 +138,6 @@ def main() -> None:
                 generate_dataset(config(), GenerateArguments(out=str(folder)), log=lambda _: None)
             if not any(json.loads(p.read_text())["config"]["task"] == task for p in runs.glob(f"*/{CONFIG}")):
                 make_runs(runs, task, folder, about)
-        rebuild_table(runs)
         print(f"{sum(1 for _ in runs.glob('*/predictions.parquet'))} runs made in {time.perf_counter() - begun:.0f} s")
         measure(runs, Path(place) / "report")
 

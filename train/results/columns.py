@@ -53,7 +53,7 @@ RESULT_COLUMNS: dict[str, type] = {
     "precision": str,
     "steps": int,
     "train_examples": int,  # labelled
-    "unlabelled_examples": int,  # pairs of image and caption without an answer, of consistency and of a reader
+    "unlabelled_examples": int,  # pairs of image and caption without an answer, of consistency
     "train_seconds": float,
     "evaluate_seconds": float,
     "dataset": str,  # content digest

@@ -1,10 +1,9 @@
-"""The folders of runs, and the table of their results.
+"""The folders of runs.
 
 RUNS/NAME/config.json          the run's settings; written first
 RUNS/NAME/curve.csv            the training curve
 RUNS/NAME/predictions.parquet  see `train.results.predictions`
-RUNS/NAME/results.csv          one row per (test setting, split); written last, so a folder that has it is finished
-RUNS/results.csv               the rows of all finished runs
+RUNS/NAME/results.json         one row per (test setting, split); written last, so a folder that has it is finished
 
 Each file is replaced as a whole. Rows have the keys of `train.results.columns.RESULT_COLUMNS`.
 """
@@ -14,11 +13,10 @@ from __future__ import annotations
 import contextlib
 import csv
 import hashlib
-import io
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -28,11 +26,12 @@ from train.results.columns import RESULT_COLUMNS, Row
 from train.results.scores import TEST, Scores
 from travlr.cli import Log
 from travlr.columns import damage
-from travlr.files import WORK, close, regular, replacing, waiting_lock
+from travlr.files import WORK, close, regular, replacing
 
 VERSION = 1  # of a run's folder; a newer one is refused
-CONFIG, RESULTS, CURVE = "config.json", "results.csv", "curve.csv"
+CONFIG, RESULTS, CURVE = "config.json", "results.json", "curve.csv"
 ANSWERS = "answers.jsonl"  # of an evaluation (`train.results.answers`)
+OF_RUN = ("run", "name", "config")  # columns that follow from config.json and the folder
 REPORT = "report.json"  # marks a folder of `analysis.report`, which may stand among the folders of runs
 
 
@@ -143,21 +142,26 @@ def result_row(
     return row
 
 
-def write_results(folder: Path, rows: Sequence[Row], log: Log = print) -> None:
-    """Write the results of a run or an evaluation, which finishes it, then the table of all runs beside the folder.
+def write_results(folder: Path, rows: Sequence[Row]) -> None:
+    """Write the results of a run or an evaluation, which finishes it. Columns that a row lacks are null."""
+    values = [{name: _plain_number(row.get(name)) for name in RESULT_COLUMNS if name not in OF_RUN} for row in rows]
+    with replacing(Path(folder) / RESULTS) as path:
+        path.write_text(json.dumps(values, indent=1, allow_nan=False) + "\n", encoding="utf-8")
 
-    `run`, `name` and `config` of every row are those of config.json; columns that a row lacks stay empty.
-    """
-    record = read_config(folder)
-    run = {"run": record["run"], "name": Path(folder).name, "config": canonical(record["config"])}
-    _write_table(Path(folder) / RESULTS, list(RESULT_COLUMNS), [row | run for row in rows])
-    rebuild_table(Path(folder).parent, log)
+
+def _plain_number(value: Any) -> Any:
+    """A value as JSON holds it: NaN is null, and numbers of NumPy are Python's."""
+    value = value.item() if hasattr(value, "item") else value
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def write_curve(folder: Path, points: Sequence[Mapping[str, float | None]]) -> None:
     """Write the training curve: one row per point, with columns such as step, loss and validation_f1."""
     names = list(dict.fromkeys(name for point in points for name in point))
-    _write_table(Path(folder) / CURVE, names, points)
+    with replacing(Path(folder) / CURVE) as path, open(path, "w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, names, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(points)
 
 
 def read_curve(folder: Path) -> list[dict[str, float | None]]:
@@ -167,26 +171,7 @@ def read_curve(folder: Path) -> list[dict[str, float | None]]:
         return [{k: float(v) if v else None for k, v in point.items()} for point in csv.DictReader(file, strict=True)]
 
 
-# The table of results ------------------------------------------------------------------------------------------------
-
-
-def _write_table(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows([_csv_text(row.get(name)) for name in columns] for row in rows)
-    with replacing(path) as temporary:
-        temporary.write_text(text.getvalue(), encoding="utf-8", newline="")
-
-
-def _csv_text(value: Any) -> str:
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        return ""
-    return repr(float(value)) if isinstance(value, float) else str(value)  # repr: all digits, for exact comparisons
-
-
-class UnfinishedRun(ValueError):
-    """A run without results: it may still be running."""
+# Results -------------------------------------------------------------------------------------------------------------
 
 
 def _error_of(folder: Path) -> str:
@@ -199,44 +184,29 @@ def _error_of(folder: Path) -> str:
 
 
 def read_results(folder: Path) -> list[Row]:
-    """Rows of a finished run. Columns that its version did not have are None; columns unknown here are left out.
-
-    Raises `ValueError`, in one line, if the run is unfinished, damaged or newer.
-    """
+    """Rows of a finished run. Raises `ValueError`, in one line, if the run is unfinished or damaged."""
     folder = Path(folder)
     record, path = read_config(folder), folder / RESULTS
     if not path.is_file():
         problem = f"unfinished{_error_of(folder)}"
-        raise UnfinishedRun(f"{folder}: {problem}; run the command that began it again to finish it")
+        raise ValueError(f"{folder}: {problem}; run the command that began it again to finish it")
     with damage(path):
-        with open(path, encoding="utf-8", newline="") as file:
-            rows = [_read_row(texts) for texts in csv.DictReader(file, strict=True)]
+        rows = [{name: row.get(name) for name in RESULT_COLUMNS} for row in json.loads(regular(path).read_text())]
         keys = [(row["test_setting"], row["split"]) for row in rows]
         if not rows or len(set(keys)) < len(keys):
             raise ValueError(f"{len(rows)} rows for {len(set(keys))} pairs of test setting and split")
-        if any(row["run"] != record["run"] for row in rows):
-            raise ValueError("its rows are of another run")
-    config = canonical(record["config"])
-    return [row | {"config": config} for row in rows]
+        for row in rows:
+            for name, kind in RESULT_COLUMNS.items():
+                if row[name] is not None and not isinstance(row[name], (int, float) if kind is float else kind):
+                    raise ValueError(f"{name} is {str(row[name])[:40]!r}")
+            if not isinstance(row["macro_f1"], int | float):
+                raise ValueError("a row has no macro_f1")
+    of_run = {"run": record["run"], "name": folder.name, "config": canonical(record["config"])}
+    return [row | of_run for row in rows]
 
 
-def _read_row(texts: dict[str, str | None]) -> Row:
-    if None in texts or None in texts.values():
-        raise ValueError("a row has more or fewer values than there are columns")
-    row: Row = {}
-    for name, kind in RESULT_COLUMNS.items():
-        text = texts.get(name) or ""
-        if kind is bool and text not in ("", "True", "False"):
-            raise ValueError(f"{name} is {text[:40]!r}")
-        row[name] = None if text == "" else text == "True" if kind is bool else kind(text)
-    if lacking := [name for name in ("run", "test_setting", "split", "macro_f1") if row[name] is None]:
-        raise ValueError(f"a row has no {lacking[0]}")
-    return row
-
-
-def collect_results(runs: Path, log: Log = print, unfinished: bool = True) -> list[Row]:
-    """Rows of every finished run in a folder. `log` gets a line for each folder that is left out. unfinished: also
-    for each unfinished run."""
+def collect_results(runs: Path, log: Log = print) -> list[Row]:
+    """Rows of every finished run in a folder. `log` gets a line for each folder that is left out."""
     rows: list[Row] = []
     first_folders: dict[str, Path] = {}
     entries = sorted(Path(runs).iterdir()) if Path(runs).is_dir() else []
@@ -244,26 +214,11 @@ def collect_results(runs: Path, log: Log = print, unfinished: bool = True) -> li
         try:
             of_run = read_results(folder)
         except ValueError as error:
-            if unfinished or not isinstance(error, UnfinishedRun):
-                log(f"left out: {error}")
+            log(f"left out: {error}")
             continue
         first = first_folders.setdefault(of_run[0]["run"], folder)
         if first != folder:
             log(f"left out: {folder}: the same run as {first}")
             continue
         rows += of_run
-    return rows
-
-
-def rebuild_table(runs: Path, log: Log = print) -> list[Row]:
-    """Write RUNS/results.csv anew from the folders of all runs, and return its rows.
-
-    Processes take turns, so that the last one has read every finished run.
-    """
-    runs = Path(runs)
-    if not runs.is_dir():
-        raise ValueError(f"{runs}: there is no such folder of runs")
-    with waiting_lock(runs / ".results.lock"):
-        rows = collect_results(runs, log, unfinished=False)  # or a sweep would list them after each of its runs
-        _write_table(runs / RESULTS, list(RESULT_COLUMNS), rows)
     return rows

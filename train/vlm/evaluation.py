@@ -55,7 +55,7 @@ def evaluate(config: Evaluation, log: Log = print) -> list[Row]:
         finally:
             remove_refused(folder)
         rows = result_rows(config, resolved, dataset, folder)
-        write_results(folder, rows, log)
+        write_results(folder, rows)
     new = f"{spent.replies:,} new {'reply' if spent.replies == 1 else 'replies'}"
     log(f"{folder}: {new}" + (f"; all replies: {spent.text}" if spent.text else ""))
     most = max((row["examples"] for row in rows), default=0)

@@ -51,7 +51,7 @@ def import_log(settings: LogSettings, log: Log = print) -> list[Row]:
             for answer in answers:
                 if file.answers.get((answer.split, answer.setting, answer.id)) != answer:
                     file.append(answer)
-        write_results(folder, result_rows(config, resolved, dataset, folder), log)
+        write_results(folder, result_rows(config, resolved, dataset, folder))
     left_out = sum(map(len, replies.values())) - len(answers)
     rest = f"; {left_out:,} left out, whose couples are not whole in every setting and split" if left_out else ""
     log(f"{folder}: {len(answers):,} replies of {settings.log}{rest}")
