@@ -37,6 +37,7 @@ from travlr.config import option
 from travlr.convert import convert_dataset
 from travlr.exports import FORMATS
 from travlr.generate import settings
+from travlr.questions import make_question
 from travlr.tasks import TASKS, parse_query, query_text
 from travlr.tasks.base import Task
 from travlr.tasks.cardinality import CardinalityTask
@@ -157,7 +158,14 @@ def test_pairs_of_words(task: type[Task], tmp_path: Path, monkeypatch: pytest.Mo
     folder = tmp_path / task.name
     config: Any = task.Config(count=COUNT, image=Image(cell=16))
     generate_dataset(config, GenerateArguments(str(folder), workers=1), log=lambda _: None)
-    assert [check for check in audit(folder, workers=1) if check.status == "FAIL"] == []
+    checks = {check.name: check for check in audit(folder, workers=1)}
+    assert [check for check in checks.values() if check.status == "FAIL"] == []
+    assert ("it has no recount of its own" in checks["answer"].detail) == (task is ModeTask)
+    example = open_dataset(folder)["test_ind"][0]
+    if task is ModeTask:
+        for form, lacks in (("choice", "no alternatives"), ("open", "no open question")):
+            with pytest.raises(ValueError, match=f"^form={form}: the task mode has {lacks}"):
+                make_question(example, form)
     assert "count of first noun" in {score.baseline for score in score_baselines(folder)}
     shown = page_data(page(folder))
     assert {name for split in shown["splits"] for name, _ in split["counts"]} == set(map(" ".join, task(config).pairs))

@@ -182,7 +182,7 @@ def test_every_form_agrees_with_the_query(name: str, split: str) -> None:
         for o in example.scene:
             for words in (o.colour, o.shape, f"{o.colour} {o.shape}"):
                 cells[words].add((o.row, o.column))
-        true = [args for args in alternatives if TASKS[name].recount(args, cells)[0]]
+        true = [args for args in alternatives if (TASKS[name].recount(args, cells) or [False])[0]]
         assert len(true) == 1 and len(set(alternatives)) == len(alternatives) >= 2
         chosen = make_question(example, "choice")
         assert chosen.wordings[chosen.answer][0] + "." == query_text(Query(name, true[0]))

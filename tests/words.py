@@ -111,7 +111,7 @@ class Mode(Majority):
 
 
 class ModeTask(MajorityTask):
-    """The same with one word in a pair, the most frequent colour, and without words of auxiliary targets."""
+    """The same with one word in a pair, the most frequent colour, and without all that a task may leave out."""
 
     name, title, Config = "mode", "which colour is the most frequent", Mode
     pattern = re.compile(r"The most frequent colour is (\w+)\.")
@@ -126,6 +126,9 @@ class ModeTask(MajorityTask):
         return (colours[0],)
 
     auxiliary_words = staticmethod(Task.auxiliary_words)
+    recount = staticmethod(Task.recount)  # type: ignore[assignment]
+    alternatives = staticmethod(Task.alternatives)
+    open_question = staticmethod(Task.open_question)  # type: ignore[assignment]
 
     def build(self) -> None:
         self.most_objects = TOP + 4 * 3

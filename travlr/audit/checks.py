@@ -30,6 +30,8 @@ from travlr.audit.rows import ROW_CHECKS, score
 from travlr.audit.shortcuts import ABOUT, QUERY, TOTAL, UNAVOIDABLE
 from travlr.columns import content_digest
 from travlr.scene import IN_DISTRIBUTION
+from travlr.tasks import TASKS
+from travlr.tasks.base import Task
 from travlr.workers import Progress, run
 
 BOUND, Z = 0.51, 3.0902  # a rule fails where the lower 99.9 % bound of its accuracy lies above BOUND
@@ -98,6 +100,8 @@ def row_checks(info: DatasetInfo, findings: Findings) -> list[Check]:
     good = ROW_CHECKS | {"held-out pairs": f"{len(info.rules.pairs)} {ROW_CHECKS['held-out pairs']}"}
     if not CAPTION_STYLES[info.rules.style].ordered:
         good["caption"] = "read back: the objects column, whose order it does not show"
+    if info.rules.config and TASKS[info.rules.config.task].recount is Task.recount:
+        good["answer"] = "as the task's `truth` says of the caption: it has no recount of its own"
     if info.rules.config is None:
         good["image"] = "only which cells are empty is compared: another program drew it"
     return [counted(findings, name, detail) for name, detail in good.items() if findings.totals[name]]

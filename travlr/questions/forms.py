@@ -64,8 +64,12 @@ def make_question(example: Example, form: str = "true_false") -> Question:
     task = task_class(query.task)
     if form == "open":
         question = task.open_question(example.scene, query.args)
+        if question is None:
+            raise ValueError(f"form=open: the task {task.name} has no open question")
         return Question(form, template.format(question=question.text), question.answer, question.wordings)
     options = [Query(query.task, args) for args in task.alternatives(example.scene, query.args)]
+    if not options:
+        raise ValueError(f"form=choice: the task {task.name} has no alternatives to choose from")
     words = streams.words(streams.stream_key("choice", example.id, example.query_form), 0, 1, len(options))[0]
     options = [options[i] for i in words.argsort()]
     texts = {letter: query_text(option) for letter, option in zip(LETTERS, options, strict=False)}

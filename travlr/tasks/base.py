@@ -114,9 +114,10 @@ class Task(ABC):
         """Answer and pair of a query in a scene. Raises `ValueError` where the query does not apply to the scene."""
 
     @staticmethod
-    @abstractmethod
-    def recount(args: Sequence[Any], cells: CellsOf) -> tuple[bool, Pair]:
-        """Answer and pair for the audit, computed from sets of cells by code that `truth` does not share."""
+    def recount(args: Sequence[Any], cells: CellsOf) -> tuple[bool, Pair] | None:
+        """Answer and pair for the audit, computed from sets of cells by code that `truth` does not share; by default
+        None, and the audit then compares a dataset with `truth` alone."""
+        return None
 
     @classmethod
     def pair_kind(cls, pair: Sequence[str]) -> str | None:
@@ -128,17 +129,17 @@ class Task(ABC):
     # How other models are asked (`travlr.questions`) ----------------------------------------------------------------
 
     @staticmethod
-    @abstractmethod
     def alternatives(scene: Scene, args: Sequence[Any]) -> list[tuple[Any, ...]]:
-        """Arguments of queries of which exactly one is true in the scene, for multiple choice.
+        """Arguments of queries of which exactly one is true in the scene, for multiple choice; by default none.
 
         Which of them is true must not follow from the list; `args` need not be among them.
         """
+        return []
 
     @staticmethod
-    @abstractmethod
-    def open_question(scene: Scene, args: Sequence[Any]) -> OpenQuestion:
-        """A question whose answer decides the query."""
+    def open_question(scene: Scene, args: Sequence[Any]) -> OpenQuestion | None:
+        """A question whose answer decides the query; by default none."""
+        return None
 
     # What the audit checks ----------------------------------------------------------------------------------------
 
