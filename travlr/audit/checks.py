@@ -117,13 +117,13 @@ def split_checks(findings: Findings) -> list[Check]:
     hashes = np.frombuffer(b"".join(part for *_, part in parts), "S16")
     starts = np.cumsum([0, *(len(part) // 16 for *_, part in parts)])
     order = hashes.argsort(kind="stable")
-    twins = np.nonzero(hashes[order][1:] == hashes[order][:-1])[0]  # equal to the next one in this order
+    repeats = np.nonzero(hashes[order][1:] == hashes[order][:-1])[0]  # equal to the next one in this order
 
     def row(place: int) -> str:
         part = int(np.searchsorted(starts, place, side="right")) - 1
         return f"{parts[part][0]} {parts[part][1] + place - starts[part]}"
 
-    problems = [f"{row(order[i])} = {row(order[i + 1])}" for i in twins]
+    problems = [f"{row(order[i])} = {row(order[i + 1])}" for i in repeats]
     return [
         checked("query texts", len(texts[True]), sorted(texts[True] & texts[False]), "of test_ood are its own", "text"),
         checked("duplicates", len(hashes), problems, "no example occurs twice", "row"),
