@@ -1,9 +1,7 @@
-"""The same replies have the same scores in evaluate.py, Inspect, lmms-eval and VLMEvalKit's files."""
+"""The same replies have the same scores in evaluate.py, Inspect and lmms-eval."""
 
 from __future__ import annotations
 
-import base64
-import csv
 import hashlib
 import json
 import shutil
@@ -17,23 +15,18 @@ import yaml
 from render.png import decode
 from tests.chat_server import ChatServer, text_and_picture
 from tests.harness_environments import environment, run_in
-from tests.helpers import called, command, exit_code
+from tests.helpers import command, exit_code
 from tests.oracle import CELL, answer
-from train.results.answers import read_answers
 from train.results.columns import Row
-from train.vlm.command import main as evaluate_main
-from train.vlm.config import Evaluation, LogSettings
+from train.vlm.config import Evaluation
 from train.vlm.evaluation import evaluate
-from train.vlm.logs import import_log
 from travlr import Cardinality
 from travlr.config import Config, Count, Image
 from travlr.convert import main as convert_main
 from travlr.dataset import open_dataset
 from travlr.generate import GenerateArguments, generate_dataset
 from travlr.harness import lmms, records
-from travlr.harness.exports import EXPORTS
 from travlr.questions import FORMS, make_question, score_reply, summary
-from travlr.questions.forms import Question
 from travlr.tasks import TASKS
 
 SETTINGS = ("image", "caption", "image+caption")
@@ -152,85 +145,6 @@ def test_inspect_gives_our_scores(form: str, logs: dict[str, Path], ours: dict[s
     assert values["accuracy"] == pytest.approx(sum(row["accuracy"] for row in ours[form]) / len(ours[form]) / 100)
 
 
-@pytest.mark.parametrize("form", ASKED)
-def test_a_log_becomes_the_evaluation_that_we_would_have_made(
-    form: str, logs: dict[str, Path], ours: dict[str, list[Row]], tmp_path: Path
-) -> None:
-    rows = import_log(LogSettings(log=str(logs[form]), runs=str(tmp_path)), **SILENT)
-    other = {"run", "name", "config", "model", "weights", "created"}
-    keys = {(row["test_setting"], row["split"]) for row in rows}
-    assert keys == {(row["test_setting"], row["split"]) for row in ours[form]}
-    for row in rows:
-        same = of_cell(ours[form], row["test_setting"], row["split"])
-        assert {k: v for k, v in row.items() if k not in other} == {k: v for k, v in same.items() if k not in other}
-    again = import_log(LogSettings(log=str(logs[form]), runs=str(tmp_path)), **SILENT)
-    assert [row["name"] for row in again] == [row["name"] for row in rows]
-    assert len(read_answers(tmp_path / rows[0]["name"])) == 120
-
-
-def changed_log(path: Path, folder: Path, change: Any) -> Path:
-    record = json.loads(path.read_text())
-    change(record)
-    (folder / "log.json").write_text(json.dumps(record))
-    return folder / "log.json"
-
-
-def without_reply(record: dict[str, Any]) -> None:
-    record["samples"][5]["output"]["choices"] = []
-
-
-def of_another_task(record: dict[str, Any]) -> None:
-    record["eval"]["metadata"] = {"other": 1}
-
-
-def of_another_wording(record: dict[str, Any]) -> None:
-    record["eval"]["metadata"]["wording"] = "0"
-
-
-def of_another_dataset(record: dict[str, Any]) -> None:
-    record["eval"]["metadata"]["dataset"] = "0"
-
-
-@pytest.mark.parametrize(
-    ("change", "problem"),
-    [
-        (without_reply, "has no reply"),
-        (of_another_task, "not one of travlr/TASK"),
-        (of_another_wording, "wording 0"),
-        (of_another_dataset, "another dataset"),
-        (lambda record: record["samples"].clear(), "has no samples"),
-        (lambda record: record["samples"].append(record["samples"][0]), "several times"),
-        (lambda record: record["samples"][3].pop("output"), "sample number 3 lacks"),
-        (lambda record: record["samples"][3].update(metadata={}), "sample number 3 lacks"),
-        (lambda record: record["samples"].__setitem__(3, None), "sample number 3 lacks"),
-        (lambda record: record.pop("eval"), "no log of Inspect"),
-    ],
-)
-def test_a_log_that_cannot_be_read_is_refused(change: Any, problem: str, logs: dict[str, Path], tmp_path: Path) -> None:
-    path = changed_log(logs["choice"], tmp_path, change)
-    with pytest.raises(ValueError, match=problem) as caught:
-        import_log(LogSettings(log=str(path), runs=str(tmp_path / "runs")), **SILENT)
-    assert str(caught.value).startswith(("log=", "data=")) and "\n" not in str(caught.value)
-
-
-def test_evaluate_reads_a_log(
-    logs: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def run(*arguments: str) -> int:
-        return called(monkeypatch, *arguments, f"runs={tmp_path}", name="evaluate", main=evaluate_main)
-
-    assert run(f"log={logs['choice']}") == 0
-    assert "accuracy, %" in capsys.readouterr().out
-    for arguments, problem in [
-        (("log=nowhere.json",), "there is no such file"),
-        ((f"log={logs['choice']}", "model=m"), "model=: is not used beside log="),
-        ((f"log={logs['choice']}", "style.image=grid"), "style.image=: is not used beside log="),
-        ((f"log={Path(__file__)}",), "is no log of Inspect"),
-    ]:
-        assert run(*arguments) != 0
-        assert problem in capsys.readouterr().err
-
-
 def test_inspect_refuses_wrong_settings(data: Path, tmp_path: Path) -> None:
     program = (
         "import sys\nfrom inspect_ai._util.error import PrerequisiteError\n"
@@ -327,40 +241,6 @@ def test_every_task_and_form_can_be_asked_by_lmms_eval(task: str, tmp_path: Path
         assert found["macro_f1"]["scene"] == records.scene_key(example.scene)
 
 
-# VLMEvalKit ----------------------------------------------------------------------------------------------------------
-
-
-def read_tsv(path: Path) -> list[dict[str, str]]:
-    with open(path, newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file, delimiter="\t"))
-
-
-def test_the_files_of_vlmevalkit_hold_the_same_questions_and_give_our_scores(
-    data: Path, runs: Path, ours: dict[str, list[Row]], tmp_path: Path
-) -> None:
-    export(data, tmp_path / "tsv", "format=vlmevalkit")
-    replies = {(a.split, a.setting, a.id): a for a in read_answers(runs / ours["choice"][0]["name"])}
-    for row in ours["choice"]:
-        name = f"travlr_cardinality_{row['test_setting'].replace('+', '_and_')}_{row['split']}.tsv"
-        lines = read_tsv(tmp_path / "tsv" / name)
-        examples = list(open_dataset(data)[row["split"]])
-        assert [line["index"] for line in lines] == [str(n) for n in range(len(examples))]
-        outcomes = []
-        for line, example in zip(lines, examples, strict=True):
-            question = Question("choice", "", line["answer"], {letter: (line[letter],) for letter in "ABCD"})
-            outcomes.append(score_reply(replies[row["split"], row["test_setting"], line["id"]].reply, question))
-            assert (line["id"], line["category"]) == (example.id, example.pair[0])
-            assert (example.caption in line["question"]) is (row["test_setting"] != "image")
-            if row["test_setting"] != "caption":
-                assert base64.b64decode(line["image"]).startswith(b"\x89PNG")
-                assert base64.b64decode(line["image"]) == example.image
-            assert ("image" in line) is (row["test_setting"] != "caption")
-        found = summary(outcomes)
-        assert [getattr(found, n) for n in METRICS[:3]] == [row[n] for n in METRICS[:3]]
-        both = [a.right and b.right for a, b in zip(outcomes[0::2], outcomes[1::2], strict=True)]
-        assert 100 * sum(both) / len(both) == row["couples_right"]
-
-
 # Wrong use -----------------------------------------------------------------------------------------------------------
 
 
@@ -372,8 +252,6 @@ def test_the_files_of_vlmevalkit_hold_the_same_questions_and_give_our_scores(
         (("format=lmms_eval", "setting=picture"), "setting=picture: choose one of image"),
         (("format=lmms_eval", "split=[test_ood,test_ood]"), "each only once"),
         (("format=lmms_eval", "workers=2"), "'workers=2' is not a setting of format=lmms_eval"),
-        (("format=vlmevalkit", "form=read"), "form=choice"),
-        (("format=vlmevalkit", "prompt=reason"), "prompt=direct"),
         (("format=parquet", "form=read"), "'form=read' is not a setting"),
     ],
 )
@@ -391,18 +269,17 @@ def test_wrong_settings_of_an_export_are_refused(
     assert not (tmp_path / "out").exists()
 
 
-def test_an_export_replaces_nothing_unless_told_to(data: Path, tmp_path: Path) -> None:
+def test_export_replaces_nothing_without_overwrite(data: Path, tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("mine")
-    code, _, text = command("convert", str(data), str(tmp_path), "format=vlmevalkit", "split=test_ind")
+    code, _, text = command("convert", str(data), str(tmp_path), "format=lmms_eval", "split=test_ind")
     assert code == 1 and "is not empty" in text
-    export(data, tmp_path, "format=vlmevalkit", "split=test_ind", "overwrite=true")
+    export(data, tmp_path, "format=lmms_eval", "split=test_ind", "overwrite=true")
     assert (tmp_path / "mine.txt").read_text() == "mine"
 
 
-@pytest.mark.parametrize("format", EXPORTS)
-def test_an_export_of_a_damaged_dataset_leaves_nothing(format: str, data: Path, tmp_path: Path) -> None:
+def test_export_leaves_nothing_of_a_damaged_dataset(data: Path, tmp_path: Path) -> None:
     damaged = shutil.copytree(data, tmp_path / "damaged")
     next(damaged.glob("test_ood-*")).write_bytes(b"PAR1")
-    code, _, text = command("convert", str(damaged), str(tmp_path / "out"), f"format={format}")
+    code, _, text = command("convert", str(damaged), str(tmp_path / "out"), "format=lmms_eval")
     assert code == 1 and len(text.splitlines()) == 1
     assert not (tmp_path / "out").exists()

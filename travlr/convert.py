@@ -1,6 +1,6 @@
 """Write a dataset in another format: `python -m travlr.convert SRC DST format=imagefolder`.
 
-Formats for other programs that ask models, lmms_eval and vlmevalkit, are in `travlr.harness.exports`.
+The files for lmms-eval are made in `travlr.harness.exports`.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ Write a dataset in another format. SRC is not changed. An earlier export in DST 
 
 settings
   format=         imagefolder, webdataset or original (the published layout); parquet, for a dataset in the published
-                  layout or one that another program wrote; for other programs that ask models: lmms_eval or vlmevalkit
+                  layout or one that another program wrote; for lmms-eval: lmms_eval
   overwrite=false with format=parquet: replace another dataset in DST
 
-settings of the formats for other programs that ask models
+settings of format=lmms_eval
 {export}
 """
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from train.settings import is_ours
-from train.vlm.config import Evaluation, LogSettings
+from train.vlm.config import Evaluation
 from travlr import cli
 from travlr.files import Locked
 
@@ -30,17 +30,12 @@ arrives; after an interruption, the same command asks what is missing. Settings 
 
 {settings}
 
-Or make such an evaluation of a log of Inspect, with log=FILE instead of model=:
-
-{log_settings}
-
 examples
   python evaluate.py model=HuggingFaceTB/SmolVLM-256M-Instruct task=cardinality
   python evaluate.py model=Qwen/Qwen3-VL-2B-Instruct task=spatiality setting=image form=read limit=100
   python evaluate.py server=http://localhost:8000/v1 model=NAME task=quantifiers prompt=reason
-  python evaluate.py model=https://api.openai.com/v1#NAME price.input=1.25 price.output=10 max_cost=5
+  python evaluate.py model=https://api.openai.com/v1#NAME limit=100
   python evaluate.py model=runs/uniter-caption-cardinality-s0-1a2b3c4d data=data/strict limit=null
-  python evaluate.py log=logs/2026-11-22T17-29-14_cardinality.eval
 """
 
 
@@ -57,17 +52,6 @@ def settings(arguments: Sequence[str]) -> Evaluation:
     return config
 
 
-def log_settings(arguments: Sequence[str]) -> LogSettings:
-    """The settings of `log=FILE`. Raises `cli.UsageError` for a wrong name or value."""
-    cli.refuse_repeated(arguments, ())
-    values = dict(cli.name_and_value(argument, ()) for argument in arguments)
-    names = [field.name for field in fields(LogSettings)]
-    if unused := [name for name in values if name.split(".")[0] in asdict(Evaluation()) and name not in names]:
-        raise cli.UsageError(f"{unused[0]}=: is not used beside log=; give {' or '.join(names[1:])} alone")
-    config: LogSettings = cli.typed(LogSettings, values)
-    return config
-
-
 def _listed(argument: str) -> str:
     """`setting=image,caption` as `setting=[image,caption]`."""
     name, _, value = argument.partition("=")
@@ -76,21 +60,14 @@ def _listed(argument: str) -> str:
 
 def main(arguments: list[str]) -> int:
     if {"-h", "--help"} & set(arguments):
-        kinds = {"settings": Evaluation, "log_settings": LogSettings}
-        lines = {name: "\n".join(f"  {line}" for line in cli.help_lines(kind)) for name, kind in kinds.items()}
-        print(HELP.format(**lines), end="")
+        lines = "\n".join(f"  {line}" for line in cli.help_lines(Evaluation))
+        print(HELP.format(settings=lines), end="")
         return 0
-    if any(argument.startswith("log=") for argument in arguments):
-        from train.vlm.logs import import_log
-
-        log = log_settings(arguments)
-        runs, rows = log.runs, import_log(log)
-    else:
-        config = settings(arguments)
-        runs, rows = config.runs, attempt(config)
+    config = settings(arguments)
+    rows = attempt(config)
     from train.results.evaluation_table import evaluation_table
 
-    folder = Path(runs) / rows[0]["name"]
+    folder = Path(config.runs) / rows[0]["name"]
     print(f"\n{evaluation_table(folder, rows)}\n\nEvery reply: {folder / 'answers.jsonl'}")
     return 0
 

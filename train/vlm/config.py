@@ -20,17 +20,6 @@ FIXED_ANSWERS = ("true_false", "choice")  # the forms that answers=likelihood is
 
 
 @dataclass(frozen=True)
-class Price:
-    """What a server's tokens cost."""
-
-    input: float = option(0.0, "of a million tokens of requests, in your currency", least=0)
-    output: float = option(0.0, "of a million tokens of replies", least=0)
-
-    def __post_init__(self) -> None:
-        check_settings(self, "price.")
-
-
-@dataclass(frozen=True)
 class ShownStyle:
     """How a model is shown the scenes of a dataset; null for the dataset's own style."""
 
@@ -83,15 +72,7 @@ class Evaluation:
     server: str | None = option(None, "URL of an OpenAI-compatible server, such as http://localhost:8000/v1")
     key: str = option("OPENAI_API_KEY", "name of the environment variable that holds the server's key")
     concurrency: int = option(8, "requests that a server answers at a time", least=1, below=1 << 63)
-    retries: int = option(6, "of a request after 429, 5xx, a timeout or a broken reply, with growing pauses", least=0)
     timeout: float = option(300.0, "seconds that a request may take", above=0)
-    price: Price = field(default_factory=Price)
-    max_tokens_total: int | None = option(
-        None, "stop before the tokens of all requests and replies exceed this number", least=1
-    )
-    max_cost: float | None = option(
-        None, "stop before the cost exceeds this; needs price.input and price.output", above=0
-    )
 
     def __post_init__(self) -> None:
         check_settings(self)
@@ -115,10 +96,6 @@ class Evaluation:
             raise ValueError(f"precision={self.precision}: is for local models; leave it out")
         if not re.fullmatch(r"[A-Za-z_]\w*", self.key, re.ASCII):  # the message must not show a key
             raise ValueError("key: must be the name of an environment variable, such as OPENAI_API_KEY")
-        if self.server is None and (self.max_tokens_total is not None or self.max_cost is not None):
-            raise ValueError("max_tokens_total and max_cost: are for servers; use limit=")
-        if self.max_cost is not None and not (self.price.input or self.price.output):
-            raise ValueError("max_cost: needs price.input and price.output, the cost of a million tokens")
         if self.answers == "likelihood" and (self.form not in FIXED_ANSWERS or self.prompt != "direct"):
             raise ValueError("answers=likelihood: needs form=true_false or form=choice, and prompt=direct")
 
@@ -128,22 +105,10 @@ class Evaluation:
         return most_tokens(self.form, self.prompt) if self.max_tokens is None else self.max_tokens
 
 
-@dataclass(frozen=True)
-class LogSettings:
-    """The settings of `evaluate.py log=FILE`."""
-
-    log: str = option("", "a log of Inspect (.eval or .json) to make an evaluation of; needs no model=")
-    data: str | None = option(None, "folder of the dataset; null for the one that the log names")
-    runs: str = option("runs", "folder with a folder for each evaluation and run, and the table of all results")
-
-    def __post_init__(self) -> None:
-        check_settings(self)
-
-
 # Settings that change no reply: where files lie, what computes, how fast, and which examples are asked about.
 EXCLUDED = (
-    *("data", "audit", "setting", "split", "limit", "runs", "device", "batch_size", "key", "concurrency", "retries"),
-    *("timeout", "price", "max_tokens_total", "max_cost", "max_tokens"),
+    *("data", "audit", "setting", "split", "limit", "runs", "device", "batch_size", "key", "concurrency"),
+    *("timeout", "max_tokens"),
 )
 
 

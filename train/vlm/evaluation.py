@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +30,6 @@ from travlr.questions.forms import SETTINGS
 from travlr.tasks import config_from_dict
 from travlr.workers import Progress
 
-IMAGE_TOKENS = 1500  # guess of the tokens of a picture, until a server has counted them
-CHARACTERS = 3  # guess of the characters of a token
-
 
 def evaluate(config: Evaluation, log: Log = print) -> list[Row]:
     """Ask a model about a dataset, and score its replies: one row for each setting and split.
@@ -51,13 +48,12 @@ def evaluate(config: Evaluation, log: Log = print) -> list[Row]:
     folder = start_run(runs, settings, data=str(dataset.folder))
     with locked(folder):
         try:
-            spent = ask(config, model, dataset, style, folder, log)
+            new, tokens = ask(config, model, dataset, style, folder, log)
         finally:
             remove_refused(folder)
         rows = result_rows(config, resolved, dataset, folder)
         write_results(folder, rows)
-    new = f"{spent.replies:,} new {'reply' if spent.replies == 1 else 'replies'}"
-    log(f"{folder}: {new}" + (f"; all replies: {spent.text}" if spent.text else ""))
+    log(f"{folder}: {new:,} new {'reply' if new == 1 else 'replies'}" + (f", {tokens:,} tokens" if tokens else ""))
     most = max((row["examples"] for row in rows), default=0)
     if config.limit is not None and most > config.limit:
         log(f"limit={config.limit}: earlier commands asked about {most:,} examples; the scores are of all of them")
@@ -153,89 +149,29 @@ def requests(config: Evaluation, dataset: Dataset, style: SceneStyle) -> Iterato
 # Replies -------------------------------------------------------------------------------------------------------------
 
 
-@dataclass
-class Spent:
-    """Number of new replies, and tokens and cost of all replies, those of earlier calls too."""
-
-    config: Evaluation
-    replies: int = 0
-    tokens: int = 0
-    cost: float = 0.0
-    largest: tuple[int, int] = (0, 0)  # tokens of one request, and of one reply
-    under_way: int = 0
-
-    def add(self, reply: Reply | AnswerRecord, request: Request | None = None) -> None:
-        """Count the tokens of a reply; if the server does not count them, those of a guess."""
-        tokens = (reply.input_tokens or 0, reply.output_tokens or 0)
-        if reply.input_tokens is None and request is not None and self.config.server is not None:
-            text = reply.reply if isinstance(reply, AnswerRecord) else reply.text
-            tokens = (_guess(request), len(text) // CHARACTERS)
-        self.tokens += sum(tokens)
-        self.largest = max(self.largest[0], tokens[0]), max(self.largest[1], tokens[1])
-        self.cost += cost_of(self.config, *tokens)
-
-    def full_cap(self, request: Request, under_way: int) -> str:
-        """The name of a cap without room for one more request, beside `under_way` others; "" if there is none."""
-        config, next_ones = self.config, under_way + 1
-        guess = self.largest if any(self.largest) else (_guess(request), config.most_tokens)
-        if config.max_tokens_total is not None and self.tokens + next_ones * sum(guess) > config.max_tokens_total:
-            return "max_tokens_total"
-        full = config.max_cost is not None and self.cost + next_ones * cost_of(config, *guess) > config.max_cost
-        return "max_cost" if full else ""
-
-    @property
-    def text(self) -> str:
-        """Tokens and cost, "" if nothing counts them."""
-        cost = f", cost {self.cost:,.4g}" if self.cost else ""
-        return f"{self.tokens:,} tokens{cost}" if self.tokens else ""
-
-
-def _guess(request: Request) -> int:
-    parts = [part for message in request.messages for part in message["content"]]
-    return sum(IMAGE_TOKENS if part["type"] == "image" else len(part["text"]) // CHARACTERS for part in parts)
-
-
-def cost_of(config: Evaluation, input_tokens: int | None, output_tokens: int | None) -> float:
-    price = config.price
-    return ((input_tokens or 0) * price.input + (output_tokens or 0) * price.output) / 1e6
-
-
-def ask(config: Evaluation, model: Backend, dataset: Dataset, style: SceneStyle, folder: Path, log: Log) -> Spent:
-    """Send the requests that have no answer yet, and save each reply as it arrives."""
-    spent, full_cap = Spent(config), ""
+def ask(
+    config: Evaluation, model: Backend, dataset: Dataset, style: SceneStyle, folder: Path, log: Log
+) -> tuple[int, int]:
+    """Send the requests that have no answer yet, and save each reply as it arrives. Returns the number of new replies
+    and of their tokens."""
+    new = tokens = 0
     total = len(config.setting) * sum(len(example_numbers(config, dataset, split)) for split in config.split)
     with AnswerFile(folder) as answers, Progress(total, log, "replies") as progress:
-        for answer in answers.answers.values():
-            spent.add(answer)
 
-        def unanswered() -> Iterator[Request | None]:
-            """The requests to send; None while a cap leaves no room before the next reply."""
-            nonlocal full_cap
+        def unanswered() -> Iterator[Request]:
             for request in requests(config, dataset, style):
                 answer = answers.answers.get((request.split, request.setting, request.id))
-                if answer is not None and answer.request == request.key:
+                if answer is None or answer.request != request.key:
+                    yield request
+                else:
                     progress.advance(1)
-                    continue
-                while spent.full_cap(request, spent.under_way):
-                    if not spent.under_way:
-                        full_cap = spent.full_cap(request, 0)
-                        return
-                    yield None
-                spent.under_way += 1
-                yield request
 
         for request, reply in model.replies(unanswered()):
-            spent.under_way -= 1
-            spent.replies += 1
-            spent.add(reply, request)
             answers.append(answer_of(request, reply))
-            progress.advance(1, spent.text)
-    if full_cap:
-        raise ValueError(
-            f"{full_cap}={getattr(config, full_cap)}: leaves no room for another request after {spent.text or 'none'}; "
-            "the replies are saved, and the same command with a higher cap or a lower limit goes on"
-        )
-    return spent
+            new += 1
+            tokens += (reply.input_tokens or 0) + (reply.output_tokens or 0)
+            progress.advance(1)
+    return new, tokens
 
 
 def answer_of(request: Request, reply: Reply) -> AnswerRecord:
@@ -306,6 +242,5 @@ def result_rows(config: Evaluation, resolved: dict[str, Any], dataset: Dataset, 
             row: Row = shared | {"test_setting": setting, "split": split} | result_columns(answers, facts)
             if split in unbound:
                 row |= {"floor_unbound": unbound[split].macro_f1, "floor_unbound_accuracy": unbound[split].accuracy}
-            row["cost"] = cost_of(config, row["input_tokens"], row["output_tokens"]) or None
             rows.append(row)
     return rows

@@ -94,7 +94,7 @@ class ChatModel:
             )
         return processor
 
-    def replies(self, requests: Iterable[Request | None]) -> Iterator[tuple[Request, Reply]]:
+    def replies(self, requests: Iterable[Request]) -> Iterator[tuple[Request, Reply]]:
         """Replies, in the order of batches of similar length."""
         batches = self._batches(requests)
         start = time.monotonic()
@@ -112,8 +112,8 @@ class ChatModel:
             share = 100 * self.model_seconds / self.seconds
             self._log(f"{self.name}: the model computed in {share:.0f} % of {self.seconds:,.0f} s")
 
-    def _batches(self, requests: Iterable[Request | None]) -> Iterator[list[Request]]:
-        waiting, size = filter(None, requests), self.config.batch_size
+    def _batches(self, requests: Iterable[Request]) -> Iterator[list[Request]]:
+        waiting, size = iter(requests), self.config.batch_size
         while window := list(itertools.islice(waiting, WINDOW * size)):
             window.sort(key=lambda request: (len(request.messages[0]["content"]), _length(request)))
             yield from (window[start : start + size] for start in range(0, len(window), size))

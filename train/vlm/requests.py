@@ -44,11 +44,8 @@ class Reply:
 class Backend(Protocol):
     """A model or server that answers requests."""
 
-    def replies(self, requests: Iterable[Request | None]) -> Iterator[tuple[Request, Reply]]:
-        """A reply to each request, in any order. A request that is None says: wait for a reply before the next request.
-
-        Raises `ValueError`, in one line, if there is no reply.
-        """
+    def replies(self, requests: Iterable[Request]) -> Iterator[tuple[Request, Reply]]:
+        """A reply to each request, in any order. Raises `ValueError`, in one line, if there is no reply."""
         ...
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import base64
+import json
 import math
 import os
-import random
-import threading
 from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Any
@@ -15,8 +14,9 @@ from train.vlm.config import Evaluation
 from train.vlm.requests import REFUSED, Reply, Request, answer_of_token, best_answer
 from travlr.cli import Log
 
-LONGEST_PAUSE = 60.0  # seconds between two attempts
+RETRIES = 6  # by the client, after 408, 409, 429, 5xx, a timeout or a lost connection, with growing pauses
 OF_ONE_REQUEST = (400, 413, 415, 422, 451)  # refusals that another request may not meet
+GOES_ON = "the answers so far are saved, and the same command goes on"
 NO_KEY = "none"  # a local server often needs no key
 TOP = 20  # log-probabilities of a token that servers give at most
 
@@ -31,98 +31,64 @@ class Server:
             raise ValueError("server=: needs the openai client; install it with: pip install -e '.[server]'") from None
         self.config = config
         key = read_key(config.key)
-        self._client = OpenAI(base_url=config.server, api_key=key, timeout=config.timeout, max_retries=0)
+        self._client = OpenAI(base_url=config.server, api_key=key, timeout=config.timeout, max_retries=RETRIES)
         self._key, self._log = key, log
         # The server's names of two settings, "" for a setting that it does not take.
         self._names = {"max_tokens": "max_tokens", "temperature": "temperature"}
         self._answered = False
-        self._stop = threading.Event()
 
-    def replies(self, requests: Iterable[Request | None]) -> Iterator[tuple[Request, Reply]]:
+    def replies(self, requests: Iterable[Request]) -> Iterator[tuple[Request, Reply]]:
         """Replies as they arrive, not in order. Closing the iterator waits for the requests under way."""
         waiting = iter(requests)
         pending: dict[Future[Reply], Request] = {}
-        failure: BaseException | None = None
+        failure: ValueError | None = None
         refused: list[tuple[Request, Refused]] = []  # before the first reply: of the server, or of these requests?
         with ThreadPoolExecutor(self.config.concurrency) as pool:
-            try:
-                while True:
-                    while failure is None and not refused and len(pending) < self.config.concurrency:
-                        if (request := next(waiting, None)) is None:
-                            break
-                        pending[pool.submit(self._ask, request)] = request
-                    if not pending:
-                        if refused:  # and nothing else was answered
-                            failure = failure or refused[0][1]
+            while True:
+                while failure is None and not refused and len(pending) < self.config.concurrency:
+                    if (request := next(waiting, None)) is None:
                         break
+                    pending[pool.submit(self._ask, request)] = request
+                if not pending:
+                    break
+                for future in wait(pending, return_when=FIRST_COMPLETED).done:
+                    request = pending.pop(future)
                     try:
-                        arrived = wait(pending, return_when=FIRST_COMPLETED).done
-                    except KeyboardInterrupt as interrupt:  # once; a second one ends the wait
-                        if isinstance(failure, KeyboardInterrupt):
-                            raise
-                        failure = interrupt
-                        self._stop.set()
-                        self._log(f"waiting for {len(pending)} replies that are under way; Ctrl-C again gives them up")
-                        continue
-                    for future in arrived:
-                        request = pending.pop(future)
-                        try:
-                            reply = future.result()
-                        except Refused as refusal:
-                            refused.append((request, refusal))
-                        except ValueError as error:  # the replies under way are still used: they are paid for
-                            failure = failure or error
-                            self._stop.set()
-                        else:
-                            yield request, reply
-                    while self._answered and refused:
-                        request, first = refused.pop(0)
-                        yield request, self._refused(first.words)
-            finally:
-                self._stop.set()  # ends the pauses of requests that would be sent again
-        if failure is not None:
-            raise failure
+                        reply = future.result()
+                    except Refused as refusal:
+                        refused.append((request, refusal))
+                    except ValueError as error:  # the replies under way are still used: they are paid for
+                        failure = failure or error
+                    else:
+                        yield request, reply
+                while self._answered and refused:
+                    request, first = refused.pop(0)
+                    yield request, self._refused(first.words)
+        if failure or refused:  # refusals and no answer: the server refuses everything
+            raise failure or refused[0][1]
 
     def _ask(self, request: Request) -> Reply:
         import openai
 
-        problem, pause = "the request was refused", None
-        for attempt in range(self.config.retries + 1):
-            status, message = 0, ""
-            try:
-                completion = self._client.chat.completions.create(**self._body(request))
-                if not (error := getattr(completion, "error", None)):
-                    reply = self._reply(request, completion)
-                    self._answered = True
-                    return reply
-                status, message, pause = *_error_of(error), None
-            except openai.APIStatusError as error:
-                status, message, pause = error.status_code, str(error.message), _retry_after(error.response.headers)
-            except openai.APITimeoutError:
-                problem, pause = f"no reply in {self.config.timeout:g} seconds", None
-            except openai.APIConnectionError:
-                problem, pause = "no connection", None
-            except (openai.OpenAIError, ValueError, TypeError, AttributeError, IndexError) as error:
-                if isinstance(error, NoLogProbabilities):
-                    raise
-                problem, pause = "a reply that is no chat completion", None
-            if status:
-                if status == 400 and self._adapts(message):
-                    continue
-                if status not in (408, 409, 429) and status < 500:
-                    raise self._refusal(status, message)
-                problem = f"status {status} ({self._message(message)})"
-            if attempt < self.config.retries:
-                grown = min(LONGEST_PAUSE, 0.5 * 2**attempt) * (1 + random.random()) / 2
-                self._stop.wait(min(LONGEST_PAUSE, pause) if pause is not None else grown)
-            if self._stop.is_set():
-                break
-        advice = "the answers so far are saved, and the same command goes on"
-        if not self._answered and not problem.startswith("status"):
-            advice = "is the URL right? It usually ends in /v1"
-        raise ValueError(
-            f"server={self.config.server}: {problem}, tried {attempt + 1} time{'s' * (attempt > 0)}; {advice}"
-        )
+        url = f"server={self.config.server}"
+        advice = GOES_ON if self._answered else "is the URL right? It usually ends in /v1"
+        try:
+            completion = self._client.chat.completions.create(**self._body(request))
+            if error := getattr(completion, "error", None):
+                raise self._refusal(*_error_of(error))
+            reply = self._reply(request, completion)
+        except openai.APIStatusError as error:
+            if error.status_code == 400 and self._adapts(str(error.message)):
+                return self._ask(request)
+            raise self._refusal(error.status_code, str(error.message)) from None
+        except openai.APITimeoutError:
+            raise ValueError(f"{url}: no reply in {self.config.timeout:g} seconds; {GOES_ON}") from None
+        except openai.APIConnectionError:
+            raise ValueError(f"{url}: no connection; {advice}") from None
+        except (openai.OpenAIError, json.JSONDecodeError, TypeError, AttributeError, IndexError):
+            raise ValueError(f"{url}: a reply is no chat completion; {advice}") from None
+        self._answered = True
+        return reply
 
     def _adapts(self, message: str) -> bool:
         """Whether a refused request can be sent in another form: some models take `max_completion_tokens` in place of
@@ -192,8 +158,8 @@ class Server:
             return ValueError(
                 f"server={self.config.server}: has no model={self.config.model}, or the URL is wrong ({message})"
             )
-        line = f"server={self.config.server}: refuses the request (status {status}: {message})"
-        return Refused(line, message) if status in OF_ONE_REQUEST else ValueError(line)
+        line = f"server={self.config.server}: status {status} ({message})"
+        return Refused(line, message) if status in OF_ONE_REQUEST else ValueError(f"{line}; {GOES_ON}")
 
 
 def read_key(variable: str) -> str:
@@ -239,10 +205,3 @@ def _error_of(error: Any) -> tuple[int, str]:
         return 400, str(error)
     code = str(error.get("code") or error.get("status"))
     return int(code) if code.isdecimal() and 400 <= int(code) < 600 else 400, str(error.get("message") or error)
-
-
-def _retry_after(headers: Any) -> float | None:
-    try:
-        return max(0.0, float(headers.get("retry-after")))
-    except (TypeError, ValueError):
-        return None

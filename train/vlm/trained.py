@@ -92,11 +92,11 @@ class TrainedModel:
                 return WordTokenizer(grammar_tokenizer(settings["task"], style))
         raise ValueError(f"model={self.folder}: another version trained it, with other words; train it again")
 
-    def replies(self, requests: Iterable[Request | None]) -> Iterator[tuple[Request, Reply]]:
+    def replies(self, requests: Iterable[Request]) -> Iterator[tuple[Request, Reply]]:
         """Replies in the order of the requests, split by split."""
         device = torch.device("cuda" if self.device == "gpu" else "cpu")
         groups: dict[tuple[str, str], list[Request]] = {}
-        for request in filter(None, requests):
+        for request in requests:
             groups.setdefault((request.split, request.setting), []).append(request)
         for (split, setting), group in groups.items():
             examples = self.data.examples(split, self.config.limit)

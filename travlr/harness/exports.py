@@ -1,14 +1,11 @@
-"""Files for programs that read no dataset of ours as it is: `python -m travlr.convert SRC DST format=lmms_eval`.
+"""Files for lmms-eval: `python -m travlr.convert SRC DST format=lmms_eval`.
 
-lmms_eval: a folder with a YAML for each setting and split, one for their group, and `utils.py`, the same in every
-export; the examples stay in SRC. vlmevalkit: a TSV for each setting and split, with the pictures in it.
+A folder with a YAML for each setting and split, one for their group, and `utils.py`, the same in every export. The
+examples stay in SRC.
 """
 
 from __future__ import annotations
 
-import base64
-import csv
-import io
 import itertools
 import json
 from collections.abc import Callable, Iterator
@@ -16,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from travlr.config import check_settings, option
-from travlr.dataset import Dataset, Example, open_dataset
+from travlr.dataset import Dataset, open_dataset
 from travlr.files import check_apart, replacing
 from travlr.harness.lmms import METRICS, OBJECTS, metrics
-from travlr.questions import FORMS, PROMPTS, WORDING_VERSION, make_question, most_tokens
-from travlr.questions.forms import SETTINGS, WORDING
+from travlr.questions import FORMS, PROMPTS, WORDING_VERSION, most_tokens
+from travlr.questions.forms import SETTINGS
 from travlr.scene import SPLITS
 
 
@@ -31,14 +28,12 @@ class Export:
     format: str = "lmms_eval"
     setting: list[str] = option(list(SETTINGS), "one or several", choices=SETTINGS)
     split: list[str] = option(["test_ind", "test_ood"], "one or several", choices=SPLITS)
-    form: str | None = option(None, "null for true_false (lmms_eval) or choice (vlmevalkit), or one of", choices=FORMS)
+    form: str = option("true_false", choices=FORMS)
     prompt: str = option("direct", choices=PROMPTS)
     overwrite: bool = option(False, "write into a folder that holds an earlier export")
 
     def __post_init__(self) -> None:
         check_settings(self)
-        if self.format == "vlmevalkit" and (self.form not in (None, "choice") or self.prompt != "direct"):
-            raise ValueError("format=vlmevalkit: has multiple choice alone, so form=choice and prompt=direct")
 
 
 def export_dataset(source: Path, folder: Path, export: Export) -> list[str]:
@@ -54,9 +49,9 @@ def export_dataset(source: Path, folder: Path, export: Export) -> list[str]:
     folder.mkdir(parents=True, exist_ok=True)
     names: list[str] = []
     try:
-        for name, lines in EXPORTS[export.format](dataset, export):
+        for name, text in EXPORTS[export.format](dataset, export):
             with replacing(folder / name) as path, open(path, "w", encoding="utf-8", newline="") as file:
-                file.writelines(lines)
+                file.write(text)
             names.append(name)
     except BaseException:  # so that the same command can be given again
         for name in names:
@@ -67,15 +62,13 @@ def export_dataset(source: Path, folder: Path, export: Export) -> list[str]:
     return names
 
 
-Files = Iterator[tuple[str, Iterator[str]]]  # names, and the pieces of their text
+Files = Iterator[tuple[str, str]]  # names and texts
 
 
 def _name(dataset: Dataset, setting: str, split: str) -> str:
     """Such as `travlr_cardinality_image_and_caption_test_ood`."""
     return f"travlr_{dataset[split][0].task}_{setting.replace('+', '_and_')}_{split}"
 
-
-# lmms-eval -----------------------------------------------------------------------------------------------------------
 
 _YAML = """\
 # Made by travlr.convert; needs travlr beside lmms-eval.
@@ -166,7 +159,7 @@ _METRIC_LINES = [
 def lmms_eval(dataset: Dataset, export: Export) -> Files:
     """YAML files and `utils.py`, which is the same in every export, so that exports can share a folder. The YAML files
     have the absolute path of the dataset, as lmms-eval does not expand paths."""
-    form = export.form or "true_false"
+    form = export.form
     ending = "".join(f"_{name}" for name in (form, export.prompt) if name not in ("true_false", "direct"))
     metric_lines = "\n".join(
         f"  - metric: {metric}\n    aggregation: !function utils.{metric}\n"
@@ -192,46 +185,10 @@ def lmms_eval(dataset: Dataset, export: Export) -> Files:
             prompt=export.prompt,
             digest=json.dumps(dataset.manifest["content_digest"]),
         )
-        yield f"{names[-1]}.yaml", iter([text])
+        yield f"{names[-1]}.yaml", text
     group = f"travlr_{dataset[export.split[0]][0].task}{ending}"
-    yield f"{group}.yaml", iter([_GROUP.format(group=group, names="\n".join(f"  - {name}" for name in names))])
-    yield "utils.py", iter([_UTILS, *(_OF_FORM.format(form=form) for form in FORMS), *_METRIC_LINES])
+    yield f"{group}.yaml", _GROUP.format(group=group, names="\n".join(f"  - {name}" for name in names))
+    yield "utils.py", "".join([_UTILS, *(_OF_FORM.format(form=form) for form in FORMS), *_METRIC_LINES])
 
 
-# VLMEvalKit ----------------------------------------------------------------------------------------------------------
-
-
-def vlmevalkit(dataset: Dataset, export: Export) -> Files:
-    """Multiple choice. Without pictures there is no column for them, so that VLMEvalKit asks in text alone."""
-    for split, setting in itertools.product(export.split, export.setting):
-        yield f"{_name(dataset, setting, split)}.tsv", _tsv_lines(dataset, setting, split)
-
-
-def _tsv_lines(dataset: Dataset, setting: str, split: str) -> Iterator[str]:
-    letters = list(make_question(dataset[split][0], "choice").wordings)
-    pictures = [] if setting == "caption" else ["image"]
-    columns = ["index", "id", "question", *letters, "answer", "category", "split", *pictures]
-    yield _tsv(columns)
-    for index, example in enumerate(dataset[split]):
-        question = make_question(example, "choice")
-        if list(question.wordings) != letters:
-            raise ValueError(f"{example.id}: has the choices {', '.join(question.wordings)}, not {', '.join(letters)}")
-        statements = [phrases[0] for phrases in question.wordings.values()]
-        cells = [str(index), example.id, question_text(example, setting), *statements]
-        cells += [question.answer, example.pair[0], split]
-        yield _tsv(cells + [base64.b64encode(example.image).decode() for _ in pictures])
-
-
-def question_text(example: Example, setting: str) -> str:
-    """The scene and the question, without the choices, which are in columns of their own."""
-    scene = WORDING["scene"][setting].format(caption=example.caption)
-    return f"{scene}\n\n{WORDING['question']['choice'].format(options='').strip()}"
-
-
-def _tsv(cells: list[str]) -> str:
-    text = io.StringIO()
-    csv.writer(text, delimiter="\t", lineterminator="\n").writerow(cells)
-    return text.getvalue()
-
-
-EXPORTS: dict[str, Callable[[Dataset, Export], Files]] = {"lmms_eval": lmms_eval, "vlmevalkit": vlmevalkit}
+EXPORTS: dict[str, Callable[[Dataset, Export], Files]] = {"lmms_eval": lmms_eval}

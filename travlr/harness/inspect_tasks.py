@@ -1,6 +1,6 @@
 """The tasks for Inspect: `inspect eval travlr/cardinality -T setting=image --model ...`. Needs `inspect-ai`.
 
-Questions, parser and scores are those of `evaluate.py`, which reads the logs: `python evaluate.py log=FILE`.
+Questions, parser and scores are those of `evaluate.py`.
 """
 
 from __future__ import annotations
