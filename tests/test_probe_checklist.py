@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +18,8 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from analysis.probe.config import Probe
-from analysis.probe.corpora.checklist import (
-    SIDECAR,
-    read_corpus,
-    read_run_file,
-    write_corpus,
-)
-from analysis.probe.corpora.items import Item
+from analysis.probe.corpora.checklist import read_corpus, read_run_file
 from analysis.probe.corpora.selection import sample
-from analysis.probe.corpora.taxonomy import TAXONOMY
 from analysis.probe.run import probe
 from tests.helpers import ROOT
 
@@ -68,11 +60,6 @@ def draw(folder: Path, *names: str) -> None:
     for name in names:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         Image.new("RGB", (8, 8), "red").save(folder / name)
-
-
-def item(number: int, axis: str = "Attribute/color", source: str = "vg", **changed: Any) -> Item:
-    plain = Item(f"{axis}/{source}/{number}", f"images/{number}.jpg", ("a",), ("b",), axis, source)
-    return replace(plain, **changed)
 
 
 # Reading -------------------------------------------------------------------------------------------------------------
@@ -266,51 +253,6 @@ def test_a_folder_without_a_corpus_is_refused(tmp_path: Path) -> None:
         read_corpus(tmp_path)
 
 
-names = st.text("abcXY_ 1", max_size=6).map(lambda name: f"n{name}n")
-texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
-sentences = st.lists(texts, min_size=1, max_size=3).map(tuple)
-
-
-@st.composite
-def corpora(draw: st.DrawFn) -> list[Item]:
-    axes = draw(st.lists(st.tuples(st.sampled_from(TAXONOMY), names), min_size=1, max_size=3, unique=True))
-    return [
-        Item(
-            f"{axis}/{source}/{number}", f"images/{draw(names)}", draw(sentences), draw(sentences), axis, source,
-            draw(st.sampled_from(["", "p1"])), {"location": draw(names)},
-        )
-        for axis, source in sorted(axes, key=lambda one: (TAXONOMY.index(one[0]), f"{one[0]}/{one[1]}"))
-        for number in range(draw(st.integers(1, 3)))
-    ]  # fmt: skip
-
-
-@settings(max_examples=25)
-@given(items=corpora())
-def test_a_corpus_that_was_written_reads_the_same(items: list[Item], tmp_path_factory: pytest.TempPathFactory) -> None:
-    folder = tmp_path_factory.mktemp("corpus")
-    write_corpus(folder, items)
-    write_corpus(folder, items)  # the same once more is no other corpus
-    read = {one.id: one for one in read_corpus(folder).items}
-    for one in items:
-        size = {"size": one.axis.rpartition("/")[2]} if one.axis.startswith("Object/Size/") else {}
-        assert read.pop(one.id) == replace(one, labels=size | dict(one.labels))
-    assert not read
-
-
-def test_no_other_corpus_is_overwritten_and_none_is_written_outside(tmp_path: Path) -> None:
-    write_corpus(tmp_path / "a", [item(0)])
-    with pytest.raises(ValueError, match="holds another corpus"):
-        write_corpus(tmp_path / "a", [item(0, positives=("c",))])
-    with pytest.raises(ValueError, match="holds another corpus"):
-        write_corpus(publish(tmp_path / "b"), [item(0)])
-    for wrong in ({"axis": "../x"}, {"source": "a/b"}):
-        with pytest.raises(ValueError, match="must"):
-            write_corpus(tmp_path / "c", [item(0, **wrong)])
-    (tmp_path / "a" / SIDECAR).write_text("{}\n")
-    with pytest.raises(ValueError, match=r"items\.jsonl: line 1: is not an item"):
-        read_corpus(tmp_path / "a")
-
-
 # Run files -----------------------------------------------------------------------------------------------------------
 
 
@@ -352,7 +294,7 @@ def test_run_files_that_mean_nothing_are_refused(changed: dict[str, Any], proble
 
 def test_reading_and_scoring_load_nothing_heavy() -> None:
     heavy = {"torch", "transformers", "pandas", "matplotlib", "sklearn"}
-    names = "analysis.probe.evaluate, analysis.probe.corpora.predicate_noun, analysis.probe.negatives"
+    names = "analysis.probe.evaluate, analysis.probe.corpora.predicate_noun"
     program = f"import sys, {names}; print(sorted(set(sys.modules) & {heavy}))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT)
     assert done.stdout.strip() == "[]", done.stdout + done.stderr

@@ -7,12 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.probe.negatives import generate
-from analysis.probe.report.intervals import Clustering, interval, sign_test
-from analysis.probe.report.metrics import MICRO, compare, measure
-from analysis.probe.report.outcomes import Outcomes, outcomes
+from analysis.probe.report.intervals import Clustering, interval
+from analysis.probe.report.outcomes import outcomes
 from tests.crossed import DEPENDENCES, Dependence, answers_of, called_different, coverage, items_of, right, share
-from tests.test_probe_negatives import pictures
 
 # Against slow ways ---------------------------------------------------------------------------------------------------
 
@@ -104,34 +101,3 @@ def test_the_test_keeps_its_level_and_finds_what_is_there(name: str) -> None:
     items = items_of(80, 200)
     assert called_different(items, DEPENDENCES[name], (0.7, 0.7), 200) <= 0.09
     assert called_different(items, DEPENDENCES[name], (0.7, 0.9), 100) > 0.6
-
-
-# Corpora from annotations --------------------------------------------------------------------------------------------
-
-
-def of_negatives(accuracy: float, seed: int = 0) -> Outcomes:
-    items = list(generate(pictures(0, 200)).items)
-    return outcomes(items, answers_of(items, np.random.default_rng(seed).random(len(items)) < accuracy))
-
-
-def test_an_oracle_on_a_corpus_of_negatives_is_sure() -> None:
-    items = list(generate(pictures(0, 200)).items)
-    line = next(line for line in measure(items, answers_of(items, np.ones(len(items), bool))) if line.value == MICRO)
-    assert len(items) > 500 and (line.single, line.single_high, line.pair_accuracy) == (100, 100, 100)
-    assert line.single_low is not None and line.single_low > 95
-    assert line.pair_low is not None and line.pair_low > 95
-    images = [item.image for item in items]
-    assert line.clusters == len(set(images)) and line.largest == max(map(images.count, set(images)))
-
-
-def test_models_are_told_apart_on_a_corpus_of_negatives() -> None:
-    models = {"good": of_negatives(0.9), "bad": of_negatives(0.5, 1), "as bad": of_negatives(0.5, 2)}
-    better, other, same = compare(models)
-    assert better.differs and better.p_value < 1e-5 and other.differs
-    assert not same.differs and same.difference_low < 0 < same.difference_high
-    assert better.first_only > better.second_only and better.first_only + better.second_only < better.number
-
-
-def test_equal_models_have_no_sign_of_a_difference() -> None:
-    units = of_negatives(0.5).units
-    assert units.crossed and sign_test(units, np.zeros(len(units), int)) == (0, 0, 1)

@@ -33,15 +33,11 @@ examples
   python -m analysis.probe corpus=VL-CheckList images=pictures types=[Attribute,Relation/spatial] model=FOLDER
   python -m analysis.probe corpus=VL-CheckList/configs/sample.yaml rules=published model=FOLDER
   python -m analysis.probe corpus=sentence-semantics/eval_set.json images=pictures template=alt model=FOLDER
-  python -m analysis.probe corpus=runs/sentence-semantics/LXMERT/results.csv
-  python -m analysis.probe corpus=runs/sentence-semantics
 """
 
 
 def settings(arguments: Sequence[str]) -> Probe:
     """The probe of `name=value` arguments. Raises `cli.UsageError` for a wrong name or value."""
-    if any(argument.startswith("floors=") for argument in arguments):
-        raise cli.UsageError("floors: is called baselines now")
     values = cli.compose("probe", arguments, FREE_TEXT, defaults=asdict(Probe()) | {"model": None})
     values["model"] = split_list(values["model"])
     for name in ("types", "data"):

@@ -25,8 +25,6 @@ GRID = RegionSettings(source="grid")
 class Probe:
     """The models, the corpus, how answers are measured, and where the results go.
 
-    corpus: a folder without a corpus may hold CSV files of results, or subfolders with them; CSV files of one folder
-    with the same model, template and cropping are parts of one corpus.
     task: `itc` compares the sentences of a picture, `itm` classifies each sentence alone. Settings override those of a
     run file. limit: with `rules=corrected`, a sample of items by axis and source.
     """
@@ -34,7 +32,7 @@ class Probe:
     corpus: str = option(
         SCENES,
         "our own: scenes (both kinds), checklist or predicate_noun; or a path: VL-CheckList's folder (with corpus/v1), "
-        "a run .yaml, an eval_set.json, a results .csv or a folder of them",
+        "a run .yaml or an eval_set.json",
     )
     count: int | None = option(
         None, "items of each of our own corpora, even; null for 3,600 (checklist) and 2,584 (predicate_noun)", least=1

@@ -10,7 +10,7 @@ import json
 import os
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -20,7 +20,7 @@ from analysis.probe.config import TASKS
 from analysis.probe.corpora.items import Corpus, Item
 from analysis.probe.corpora.selection import grouped
 from analysis.probe.corpora.taxonomy import TAXONOMY, brief
-from analysis.probe.folders import leaves_folder, read_json, read_yaml, write_files
+from analysis.probe.folders import leaves_folder, read_json, read_yaml
 from travlr import files
 
 TREE = Path("corpus") / "v1"  # below the folder of a corpus: a YAML file for each axis and source
@@ -244,22 +244,6 @@ def published(items: Sequence[Item]) -> dict[str, bytes]:
         contents[data] = json.dumps(records).encode()
         contents[f"{TREE.as_posix()}/{place}.yaml"] = yaml.safe_dump(settings, sort_keys=False).encode()
     return contents
-
-
-def write_corpus(folder: Path | str, items: Sequence[Item]) -> None:
-    """Write items in the published form, with a sidecar file of their pairs and labels.
-
-    Their ids are axis, source and position in the file, so that `read_corpus` returns the same items. After an
-    interruption, the same call continues. Raises `ValueError` for a folder that holds another corpus, and as
-    `published`.
-    """
-    out = Path(folder)
-    sidecar = "".join(f"{json.dumps(asdict(item))}\n" for item in items).encode()
-    contents = {SIDECAR: sidecar, **published(items)}  # the sidecar first: it identifies an unfinished corpus
-    same = (out / SIDECAR).read_bytes() == sidecar if (out / SIDECAR).is_file() else not (out / "corpus").exists()
-    if not same:
-        raise ValueError(f"{out}: holds another corpus; name another folder")
-    write_files(out, contents, sync=False)
 
 
 # The run file --------------------------------------------------------------------------------------------------------
