@@ -17,9 +17,9 @@ from train.data.examples import Examples, VisualSettings
 from train.data.inputs import IGNORED
 from train.data.sources import stream_examples
 from train.data.text import WordTokenizer, grammar_tokenizer
-from train.learning.batches import RunData, fine_tuning, unlabelled_pairs
+from train.learning.batches import RunData, training_schedule, unlabelled_pairs
 from train.learning.consistency import paired_inputs
-from train.learning.module import Learner, Schedule
+from train.learning.module import Learner
 from train.models import make_model
 from travlr import Count, Generator, Spatiality
 from travlr.generate import generator
@@ -29,7 +29,6 @@ from travlr.tasks.quantifiers import OPPOSITE, region_counts, table_1
 
 WORDS = WordTokenizer(grammar_tokenizer())
 SIGHT = VisualSettings("regions", RegionSettings())
-NOTHING = Schedule(lambda epoch: [], 1, 1, 1)  # to learn from
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -78,7 +77,7 @@ def test_pairs_are_told_in_words_of_the_caption_or_the_query(task: str) -> None:
 
 @pytest.mark.parametrize("task", ["spatiality", "cardinality"])
 def test_values_are_told_by_the_first_token_in_their_order_and_by_each_thing(task: str) -> None:
-    learner = Learner(make_model("uniter", "tiny", {}, vocabulary=WORDS.size), Optimiser(), 1e-3, NOTHING, list, 0)
+    learner = Learner(make_model("uniter", "tiny", {}, vocabulary=WORDS.size), Optimiser(), 1e-3, steps=1, seed=0)
     for head, lines in ((learner.values, [1.0, 2.0]), (learner.value, [5.0])):
         torch.nn.init.zeros_(head.weight)
         head.bias.data = torch.tensor(lines)
@@ -140,7 +139,7 @@ def test_sides_of_unlabelled_pairs_show_one_modality_each_and_no_truth(task: str
 def test_each_unlabelled_pair_stands_once_beside_other_labelled_examples() -> None:
     maker = generator(TASKS["cardinality"].Config())
     training = Training(steps=6, check_every=3, consistency=True)
-    schedule, _ = fine_tuning(parts_of(maker, training=training))
+    schedule = training_schedule(parts_of(maker, training=training))
     assert (schedule.steps, schedule.batches, schedule.check_every) == (6, 3, 3)
     labelled: list[bytes] = []
     unlabelled: list[bytes] = []
@@ -156,9 +155,9 @@ def test_each_unlabelled_pair_stands_once_beside_other_labelled_examples() -> No
 def test_pairs_without_answers_are_counted_as_they_are_shown() -> None:
     maker = generator(TASKS["cardinality"].Config())
     parts = parts_of(maker, training=Training(steps=6, check_every=3, consistency=True))
-    schedule, labelled = fine_tuning(parts)
+    schedule = training_schedule(parts)
     shown_both = (batch.sides for epoch in (0, 1) for batch in schedule.epoch(epoch))
-    assert sum(len(sides[0]) for sides in shown_both if sides is not None) == labelled == 60
+    assert sum(len(sides[0]) for sides in shown_both if sides is not None) == schedule.examples == 60
     assert unlabelled_pairs(parts.run, schedule.steps) == 60
     assert unlabelled_pairs(parts_of(maker).run, 2000) == 0
 
@@ -166,7 +165,7 @@ def test_pairs_without_answers_are_counted_as_they_are_shown() -> None:
 def test_sides_are_shared_out_with_their_batch() -> None:
     maker = generator(TASKS["cardinality"].Config())
     training = Training(steps=1, check_every=1, consistency=True)
-    batch = next(iter(fine_tuning(parts_of(maker, training=training))[0].epoch(0)))
+    batch = next(iter(training_schedule(parts_of(maker, training=training)).epoch(0)))
     parts = [batch.every(2, rank) for rank in range(2)]
     for side in range(2):
         whole, halves = (batch.sides or ())[side], [(part.sides or ())[side] for part in parts]
@@ -182,7 +181,7 @@ def test_the_side_that_is_trained_in_teaches_the_other_and_learns_nothing_from_i
 ) -> None:
     torch.manual_seed(0)
     model = make_model("uniter", "tiny", {}, vocabulary=WORDS.size)
-    learner = Learner(model, Optimiser(), 1e-3, NOTHING, list, 0).train()
+    learner = Learner(model, Optimiser(), 1e-3, steps=1, seed=0).train()
     examples = Examples(stream_examples(generator(TASKS["cardinality"].Config()), 0, 8), WORDS, SIGHT)
     own, other = (
         replace(side, features=side.features.requires_grad_())
@@ -209,6 +208,17 @@ def test_the_side_that_is_trained_in_teaches_the_other_and_learns_nothing_from_i
     ]
     numbers = torch.nn.functional.smooth_l1_loss(found[-1], wanted[-1])
     torch.testing.assert_close(loss["consistency_loss"], torch.stack([*entropies, numbers]).sum())
+
+
+def test_batches_between_validations_are_those_of_all_passes_in_order() -> None:
+    maker = generator(TASKS["cardinality"].Config())
+    training = Training(steps=6, check_every=3, consistency=True)
+    schedule = training_schedule(parts_of(maker, training=training))
+    passes = [batch.tokens for epoch in range(2) for batch in schedule.epoch(epoch)]
+    for check_every, numbers in ((3, range(2)), (4, range(2)), (2, range(3)), (6, range(1))):
+        changed = replace(schedule, check_every=check_every)
+        parts = [batch.tokens for number in numbers for batch in changed.between_validations(number)]
+        assert len(parts) == 6 and all(map(torch.equal, passes, parts))
 
 
 def test_scenes_with_few_objects_are_kept_with_their_couples() -> None:
@@ -257,8 +267,8 @@ def test_where_the_world_is_small_fewer_scenes_are_made_for_those_with_few_objec
 
     monkeypatch.setattr(train.learning.batches, "stream_examples", seen)
     training = Training(steps=2 * epochs, check_every=2)
-    schedule, count = fine_tuning(parts_of(maker, training=training))
-    assert (schedule.steps, count) == (2 * epochs, 20 * epochs)
+    schedule = training_schedule(parts_of(maker, training=training))
+    assert (schedule.steps, schedule.examples) == (2 * epochs, 20 * epochs)
     some = sorted({*range(min(3, epochs)), *range(max(0, epochs - 3), epochs)})
     assert all(len(list(schedule.epoch(epoch))) == schedule.batches == 2 for epoch in some)
     assert made[0].start == 22 and made[-1].stop <= limit and not any(part.start % 2 for part in made)
@@ -272,4 +282,4 @@ def test_more_steps_than_a_world_has_scenes_for_are_refused() -> None:
     training = Training(steps=there // 20 * 2 + 1, check_every=2)
     short = rf"needs .* of which its world has only {there:,}; use fewer steps"
     with pytest.raises(ValueError, match=f"^training.steps={training.steps}: {short}, or training.stream=false"):
-        fine_tuning(parts_of(maker, training=training))
+        training_schedule(parts_of(maker, training=training))

@@ -28,7 +28,6 @@ def test_where_a_run_lies_and_runs_is_no_part_of_it() -> None:
         "device": "cpu",
         "devices": 2,
         "strategy": "ddp",
-        "save_minutes": 1.0,
     }
     assert same(Run(), Run(**elsewhere, logger=["wandb"]))  # type: ignore[arg-type]
     for change in (replace(Run(), seed=1), replace(Run(), model="albef"), replace(Run(), precision="bf16")):

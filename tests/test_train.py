@@ -23,7 +23,6 @@ from train.data.examples import Examples, RawExamples, VisualSettings
 from train.data.sources import TrainingDataset, stream_examples
 from train.data.text import WordTokenizer, grammar_tokenizer, tokenise
 from train.learning.batches import test_batches as batches_of_test
-from train.learning.loop import fit
 from train.learning.module import Learner
 from train.learning.testing import test_matrix as matrix_of
 from train.models import MODELS, SIZES
@@ -192,36 +191,6 @@ def test_a_run_of_less_than_an_epoch_has_a_curve(data: str, tmp_path: Path) -> N
     training = replace(SMALL, stream=False, steps=12, check_every=None)
     (row, *_) = run(tiny(data, tmp_path, training=training), log=lambda line: None)
     assert [point["step"] for point in read_curve(tmp_path / row["name"])] == [10, 12]
-
-
-def test_a_resumed_run_counts_the_time_before_it_stopped(
-    data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
-) -> None:
-    config = tiny(data, tmp_path / "stopped")
-    steps = iter(range(100))
-
-    def stops(self: Any, batch: Any, number: int, step: Any = None) -> Any:
-        if next(steps) == 3:  # in the second of two epochs
-            raise RuntimeError("killed")
-        return learn(self, batch, number)
-
-    learn, before = Learner.training_step, list[float]()
-
-    def fits(*arguments: Any) -> float:
-        before.append(fit(*arguments))
-        return before[-1]
-
-    monkeypatch.setattr("train.run.fit", fits)
-    monkeypatch.setattr(Learner, "training_step", stops)
-    with pytest.raises(RuntimeError, match="killed"):
-        run(config, log=lambda line: None)
-    monkeypatch.setattr(Learner, "training_step", learn)
-    lines: list[str] = []
-    resumed = run(config, log=lines.append)
-    assert any("resuming from its last checkpoint" in line for line in lines)
-    assert before[0] > 0 and resumed[0]["train_seconds"] >= round(before[0], 1)  # Table 6: hours of all its training
-    assert run(tiny(data, tmp_path / "third"), log=lambda line: None) and before[1] == 0
-    assert not [warning for warning in recwarn if "lightning" in warning.filename]
 
 
 @pytest.mark.parametrize(("decay", "middle"), [("linear", 0.55), ("cosine", 0.55), ("constant", 1.0)])

@@ -212,7 +212,6 @@ USAGE: dict[str, tuple[list[str], str]] = {
     "seed": (["seed=18446744073709551616"], "seed=18446744073709551616: must be "),
     "infinite part": (["training.examples=inf", "training.stream=false"], "training.examples=inf: must be a finite "),
     "infinite rate": (["optimiser.learning_rate=inf"], "optimiser.learning_rate=inf: must be a finite number"),
-    "infinite minutes": (["save_minutes=inf"], "save_minutes=inf: must be a finite number"),
     "endless": (["training.steps=100000000000"], "training.steps=100000000000: must be "),
     "batch": (["optimiser.batch_size=100000000"], "optimiser.batch_size=100000000: must be "),
     "memory": (
@@ -541,7 +540,6 @@ CANNOT: dict[str, tuple[list[str], str]] = {
     "runs": (["runs=file"], "runs=file: cannot be made (File exists); name another folder"),
     "runs in a file": (["runs=file/runs"], "runs=file/runs: cannot be made (Not a directory); name another folder"),
     "data": (["data=file"], "data=file: is a file; give the folder of a dataset"),
-    "strategy": (["strategy=dpp"], "strategy=dpp: give one of Lightning's, such as auto, ddp"),
 }
 
 

@@ -251,7 +251,6 @@ class Run:
         "a CSV file is always written; beside it one or several",
         choices={"csv": "", "tensorboard": "", "wandb": "offline unless WANDB_MODE=online"},
     )
-    save_minutes: float = option(5.0, "save a checkpoint at least so often, and at each validation", least=0)
     regions: RegionSettings = field(default_factory=RegionSettings)
     optimiser: Optimiser = field(default_factory=Optimiser)
     training: Training = field(default_factory=Training)

@@ -17,7 +17,7 @@ from travlr.manifest import read_manifest
 from travlr.tasks import config_from_dict
 
 # Settings that change no result: paths, devices and what is reported.
-EXCLUDED = ("runs", "data", "audit", "experiment", "device", "devices", "strategy", "logger", "save_minutes")
+EXCLUDED = ("runs", "data", "audit", "experiment", "device", "devices", "strategy", "logger")
 
 
 def fingerprint(config: Run, caption_style: str = Style.caption, **resolved: Any) -> dict[str, Any]:

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
 
 from train.config import Run
 from train.data.examples import VisualSettings
@@ -17,23 +19,21 @@ from train.data.pixels import PUBLISHED
 from train.data.sources import TrainingDataset
 from train.data.text import WordTokenizer, grammar_tokenizer
 from train.fingerprint import fingerprint
-from train.learning.batches import RunData, fine_tuning, test_batches, unlabelled_pairs
-from train.learning.checkpoints import FOLDER, WEIGHTS, load_weights, save_weights
+from train.learning.batches import RunData, training_schedule, unlabelled_pairs
 from train.learning.devices import (
     accelerator,
     chosen_precision,
     gpu_names,
     is_main_process,
 )
-from train.learning.logs import log_tests, open_loggers
-from train.learning.loop import fit
+from train.learning.loop import CHECKPOINTS, TrainingData, fit, make_trainer
 from train.learning.module import Learner
 from train.learning.testing import test_matrix
 from train.models import make_model, shape_of
 from train.models.layers import Model, initial_std
 from train.models.loading import load_published, local_path, pixel_statistics, tokenizer_of, weight_files
 from train.prepare import dataset_folder, make_runs_folder, prepare_dataset
-from train.results.columns import TEST_SPLITS, Row, main_test_setting
+from train.results.columns import TEST_SPLITS, Row
 from train.results.predictions import write_predictions
 from train.results.provenance import provenance
 from train.results.store import (
@@ -47,6 +47,8 @@ from train.results.store import (
 from travlr.cli import Log
 from travlr.config import Style
 from travlr.files import locked, path_digest
+
+WEIGHTS = "model.safetensors"  # in the folder of a finished run
 
 
 def run(config: Run, log: Log = print) -> list[Row]:
@@ -80,40 +82,44 @@ def train_and_test(config: Run, source: TrainingDataset, folder: Path, device: s
     precision = chosen_precision(config.precision, "cuda" if device == "gpu" else "cpu")
     log(f"{folder}: {device}, {precision}")
     data = load_data(config, source, folder.parent / ".features", device, log)
-    learner, weights, examples = make_learner(config, data, log)
+    schedule = training_schedule(data)
+    learner, weights = make_learner(config, data, schedule.steps, log)
+    trainer = make_trainer(config, schedule, folder, device, precision)
+    if (folder / CHECKPOINTS).is_dir():
+        log(f"{folder}: goes on from its last checkpoint")
+    for logger in trainer.loggers:
+        logger.log_hyperparams(read_config(folder)["config"])
+    train_seconds = fit(trainer, learner, TrainingData(schedule, data.validation_batches))
+    if not is_main_process():
+        return []
+    save_file(learner.state_dict(), folder / WEIGHTS)
     start = time.monotonic()
-    with open_loggers(config, folder, read_config(folder)["config"]) as loggers:
-        seconds_before = fit(learner, config, folder, device, precision, log, loggers)
-        save_weights(learner, folder / WEIGHTS)
-        if not is_main_process():
-            return []
-        end = time.monotonic()  # of training
-        rows, predictions = test_matrix(data, learner.model, device, precision)
-        steps = learner.schedule.steps
-        columns = {  # of every row
-            "experiment": config.experiment,
-            "model": config.model,
-            "size": config.size,
-            "setting": config.setting,
-            "task": config.task,
-            "seed": config.seed,
-            "parameters": sum(p.numel() for p in learner.model.parameters() if p.requires_grad),
-            "weights": weights,
-            "regions": config.regions.source if data.visual.sees == "regions" else None,
-            "precision": precision,
-            "steps": steps,
-            "train_examples": examples,
-            "unlabelled_examples": unlabelled_pairs(config, steps),
-            "train_seconds": round(seconds_before + end - start, 1),
-            "evaluate_seconds": round(time.monotonic() - end, 1),
-            "dataset": source.digest,
-            **provenance(gpu_names(device)),
-        }
-        rows = [row | columns for row in rows]
-        write_predictions(folder, predictions)
-        write_results(folder, rows)
-        log_tests(loggers, rows, steps)
-    shutil.rmtree(folder / FOLDER, ignore_errors=True)  # several times the size of the weights
+    rows, predictions = test_matrix(data, learner.model, device, precision)
+    columns = {  # of every row
+        "experiment": config.experiment,
+        "model": config.model,
+        "size": config.size,
+        "setting": config.setting,
+        "task": config.task,
+        "seed": config.seed,
+        "parameters": sum(p.numel() for p in learner.model.parameters() if p.requires_grad),
+        "weights": weights,
+        "regions": config.regions.source if data.visual.sees == "regions" else None,
+        "precision": precision,
+        "steps": schedule.steps,
+        "train_examples": schedule.examples,
+        "unlabelled_examples": unlabelled_pairs(config, schedule.steps),
+        "train_seconds": round(train_seconds, 1),
+        "evaluate_seconds": round(time.monotonic() - start, 1),
+        "dataset": source.digest,
+        **provenance(gpu_names(device)),
+    }
+    for logger in trainer.loggers:
+        logger.log_metrics({f"test/{r['test_setting']}/{r['split']}/f1": r["macro_f1"] for r in rows}, schedule.steps)
+        logger.finalize("success")
+    write_predictions(folder, predictions)
+    write_results(folder, [row | columns for row in rows])
+    shutil.rmtree(folder / CHECKPOINTS)  # several times the size of the weights
     return read_results(folder)
 
 
@@ -139,25 +145,23 @@ def load_data(
     return data
 
 
-def make_learner(config: Run, data: RunData, log: Log) -> tuple[Learner, str, int]:
-    """The model with its losses and schedule, the origin of its weights, and the number of its training examples."""
-    validation = data.examples("validation", config.training.validation)
-    dimension = validation.regions.dimension if validation.regions is not None else 0
+def make_learner(config: Run, data: RunData, steps: int, log: Log) -> tuple[Learner, str]:
+    """The model with its losses, and the origin of its weights. steps: of the optimiser."""
+    dimension = data.validation.regions.dimension if data.validation.regions is not None else 0
     torch.manual_seed(config.seed)  # here, because features draw random numbers if they are computed, not if cached
     model, weights = build(config, data.tokenizer, dimension, log)
-    schedule, examples = fine_tuning(data)
-    learner = Learner(
-        model,
-        config.optimiser,
-        config.learning_rate,
-        schedule,
-        lambda: (inputs for _, inputs in test_batches(validation, main_test_setting(config.setting))),
-        config.seed,
-        config.training.loss,
-    )
+    learner = Learner(model, config.optimiser, config.learning_rate, steps, config.seed, config.training.loss)
     if config.start:
         weights = start_from(config, learner, data.source.style.caption)
-    return learner, weights, examples
+    return learner, weights
+
+
+def load_weights(learner: Learner, path: Path) -> None:
+    """Load the weights of a finished run. Raises `ValueError` if they are of another architecture."""
+    try:
+        learner.load_state_dict(load_file(path))
+    except (RuntimeError, SafetensorError) as error:
+        raise ValueError(f"{path}: not weights of this model: {str(error).splitlines()[-1].strip()}") from None
 
 
 def visual_settings(config: Run, cache: Path) -> VisualSettings:

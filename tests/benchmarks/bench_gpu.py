@@ -19,7 +19,7 @@ from torch import nn
 from train.config import Optimiser, Run, Training
 from train.data.inputs import Inputs
 from train.data.sources import TrainingDataset
-from train.learning.batches import RunData, fine_tuning
+from train.learning.batches import RunData, training_schedule
 from train.learning.module import Learner
 from train.models import MODELS
 from train.run import build, tokenizer_for, visual_settings
@@ -56,8 +56,8 @@ def row(name: str, setting: str, how: str, data: Path, arguments: argparse.Names
     parts = RunData(run, source, words, visual_settings(run, data / ".features"))
     regions = parts.examples("validation").regions
     model, _ = build(run, words, regions.dimension if regions else 0, lambda _: None)
-    schedule, _ = fine_tuning(parts)
-    learner = Learner(model, run.optimiser, run.learning_rate, schedule, lambda: [], 0).train().to(device)
+    schedule = training_schedule(parts)
+    learner = Learner(model, run.optimiser, run.learning_rate, schedule.steps, 0).train().to(device)
     losses: nn.Module = Compiled(learner)
     if how == "bf16, compiled":
         losses = torch.compile(losses, dynamic=True)  # type: ignore[assignment]

@@ -51,7 +51,7 @@ from train.data.examples import Examples, RawExamples, VisualSettings
 from train.data.inputs import Inputs
 from train.data.sources import TrainingDataset
 from train.data.text import WordTokenizer, grammar_tokenizer
-from train.learning.batches import RunData, fine_tuning
+from train.learning.batches import RunData, training_schedule
 from train.learning.devices import chosen_precision
 from train.learning.module import Learner
 from train.models import MODELS, make_model, shape_of
@@ -297,8 +297,8 @@ def default_run(name: str, setting: str, folder: Path, steps: int, precision: st
     parts = RunData(run, source, words, VisualSettings(sees, run.model_regions, shape_of(name, run.size).picture))
     regions = parts.examples("validation").regions
     model, _ = build(run, words, regions.dimension if regions else 0, lambda _: None)
-    schedule, _ = fine_tuning(parts)
-    learner = Learner(model, run.optimiser, run.learning_rate, schedule, lambda: [], 0).train()
+    schedule = training_schedule(parts)
+    learner = Learner(model, run.optimiser, run.learning_rate, schedule.steps, 0).train()
     optimiser = learner.configure_optimizers()["optimizer"]
     begun = time.perf_counter()
     made = sum(1 for _ in schedule.epoch(0))  # none is kept, as in training
@@ -346,8 +346,8 @@ def steps_of_one(folder: str, steps: int) -> None:
     parts = RunData(run, source, words, VisualSettings("regions", run.model_regions))
     regions = parts.examples("validation").regions
     model, _ = build(run, words, regions.dimension if regions else 0, lambda _: None)
-    schedule, _ = fine_tuning(parts)
-    learner = Learner(model, run.optimiser, run.learning_rate, schedule, lambda: [], 0).train()
+    schedule = training_schedule(parts)
+    learner = Learner(model, run.optimiser, run.learning_rate, schedule.steps, 0).train()
     optimiser = learner.configure_optimizers()["optimizer"]
     batches = itertools.cycle(list(itertools.islice(schedule.epoch(0), 20)))
 

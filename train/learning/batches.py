@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
 
 import numpy as np
 
@@ -15,12 +17,35 @@ from train.data.inputs import Inputs
 from train.data.sources import TrainingDataset, stream_examples
 from train.data.text import WordTokenizer
 from train.learning.consistency import paired_inputs
-from train.learning.module import Schedule
 from train.models import shape_of
 from train.results.columns import main_test_setting
 
 CANDIDATES = 8  # examples for each one that is used, at the start of `training.shortest_first`
 TOKENS = 16_384  # padded tokens of a batch in evaluation
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """The training batches of a run, and its numbers of steps.
+
+    epoch: from the number of a pass over the data to its batches, always the same. batches: of a pass. steps: of the
+    optimiser, each of `accumulate` batches. check_every: steps between validations. examples: different ones in all.
+    """
+
+    epoch: Callable[[int], Iterator[Inputs]]
+    batches: int
+    steps: int
+    check_every: int
+    accumulate: int
+    examples: int
+
+    def between_validations(self, number: int) -> Iterator[Inputs]:
+        """The batches from validation `number` to the next, or to the last step."""
+        length = self.check_every * self.accumulate
+        start, stop = number * length, min((number + 1) * length, self.steps * self.accumulate)
+        for epoch in range(start // self.batches, -(-stop // self.batches)):
+            first = epoch * self.batches
+            yield from islice(self.epoch(epoch), max(0, start - first), min(self.batches, stop - first))
 
 
 @dataclass(frozen=True)
@@ -34,6 +59,13 @@ class RunData:
 
     def examples(self, split: str, limit: int | None = None) -> Examples:
         return self.prepared(self.source.raw(split, limit))
+
+    @functools.cached_property
+    def validation(self) -> Examples:
+        return self.examples("validation", self.run.training.validation)
+
+    def validation_batches(self) -> Iterator[Inputs]:
+        return (inputs for _, inputs in test_batches(self.validation, main_test_setting(self.run.setting)))
 
     def prepared(self, raw: RawExamples) -> Examples:
         """Examples as arrays. Raises `ValueError` if a text is longer than the model takes: nothing is truncated."""
@@ -53,8 +85,7 @@ def random_of(*key: int) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(np.random.SeedSequence(key)))
 
 
-def fine_tuning(data: RunData) -> tuple[Schedule, int]:
-    """The training schedule of a run, and its number of training examples."""
+def training_schedule(data: RunData) -> Schedule:
     config, training = data.run, data.run.training
     if training.stream:
         return _streamed(data)
@@ -63,8 +94,9 @@ def fine_tuning(data: RunData) -> tuple[Schedule, int]:
     batches, accumulate = len(examples) // size, config.optimiser.accumulate
     steps = training.steps or max(1, (training.epochs or 0) * batches // accumulate)
     check_every = min(training.check_every or max(1, batches // accumulate), steps)
-    schedule = Schedule(lambda epoch: _batches(data, examples, size, epoch), batches, steps, check_every)
-    return schedule, len(examples)
+    return Schedule(
+        lambda epoch: _batches(data, examples, size, epoch), batches, steps, check_every, accumulate, len(examples)
+    )
 
 
 def unlabelled_pairs(config: Run, steps: int) -> int:
@@ -72,8 +104,8 @@ def unlabelled_pairs(config: Run, steps: int) -> int:
     return steps * config.optimiser.accumulate * config.batch_size if config.training.consistency else 0
 
 
-def _streamed(data: RunData) -> tuple[Schedule, int]:
-    """As `fine_tuning`, with new examples that are not in the dataset, each used once.
+def _streamed(data: RunData) -> Schedule:
+    """As `training_schedule`, with new examples that are not in the dataset, each used once.
 
     During `training.shortest_first`, an epoch generates up to `CANDIDATES` times as many examples as it needs, and uses
     those with the fewest objects.
@@ -108,7 +140,8 @@ def _streamed(data: RunData) -> tuple[Schedule, int]:
         return _with_sides(data, batches, data.prepared(unlabelled_raw), epoch)
 
     accumulate = config.optimiser.accumulate
-    return Schedule(batches, per_epoch * accumulate, steps, per_epoch), steps * accumulate * config.batch_size
+    examples = steps * accumulate * config.batch_size
+    return Schedule(batches, per_epoch * accumulate, steps, per_epoch, accumulate, examples)
 
 
 def _with_sides(data: RunData, batches: Iterator[Inputs], unlabelled: Examples, epoch: int) -> Iterator[Inputs]:

@@ -1,131 +1,152 @@
-"""The training loop: a Lightning trainer with our checkpoints, progress and resuming."""
+"""Training by Lightning: its trainer, checkpoints, loggers and progress bar, and what they need of a run."""
 
 from __future__ import annotations
 
+import csv
 import logging
 import sys
-import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import lightning as L
-from lightning.pytorch.callbacks import Callback, TQDMProgressBar
-from lightning.pytorch.loggers import Logger
+from lightning.pytorch.callbacks import Callback, ModelCheckpoint, Timer
+from lightning.pytorch.loggers import CSVLogger, Logger, TensorBoardLogger, WandbLogger
 
 from train.config import Run
-from train.learning.checkpoints import FOLDER, LAST, CheckpointFiles, Checkpoints
-from train.learning.devices import is_main_process
+from train.data.inputs import Inputs
+from train.learning.batches import Schedule
 from train.learning.module import Learner
-from train.results.store import write_curve
-from travlr.cli import Log
+from train.results.store import CURVE
 
-MULTI_DEVICE = "ddp_find_unused_parameters_true"  # a batch without auxiliary targets leaves heads unused
-LOSSES = ("answer_loss", "pair_loss", "value_loss", "word_loss", "object_loss", "consistency_loss")
+CHECKPOINTS = "checkpoints"  # in the folder of a run; removed when the run is finished
 LOG_EVERY = 10  # steps between points of the loss curve
 
 
-def fit(
-    learner: Learner,
-    run: Run,
-    folder: Path,
-    device: str,
-    precision: str,
-    log: Log,
-    loggers: Sequence[Logger] = (),
-) -> float:
-    """Train to the last step, from the last checkpoint if there is one, and leave the last weights in the model.
-    Returns the training time before that checkpoint, in seconds.
+def make_trainer(run: Run, schedule: Schedule, folder: Path, device: str, precision: str) -> L.Trainer:
+    """Lightning's trainer for a run. An epoch of it lasts from one validation to the next and ends with a checkpoint.
 
-    loggers: receive losses, learning rate and validation scores; curve.csv is always written.
+    folder: of the run. device: cpu or gpu. precision: float32 or bf16.
     """
-    silence_warnings()
-    place, check_every = folder / FOLDER, learner.schedule.check_every
-    curve = CurveWriter(folder)
-    trainer = L.Trainer(
+    quieten()
+    several = run.devices > 1 and run.strategy in ("auto", "ddp")
+    return L.Trainer(
         accelerator=device,
         devices=run.devices,
-        strategy=MULTI_DEVICE if run.devices > 1 and run.strategy in ("auto", "ddp") else run.strategy,
+        # a batch without auxiliary targets leaves heads unused
+        strategy="ddp_find_unused_parameters_true" if several else run.strategy,
         precision="bf16-mixed" if precision == "bf16" else "32-true",
-        max_steps=learner.steps,
+        max_steps=schedule.steps,
         max_epochs=-1,
-        check_val_every_n_epoch=None,  # validations count batches
-        val_check_interval=check_every * run.optimiser.accumulate,
-        accumulate_grad_batches=run.optimiser.accumulate,
+        accumulate_grad_batches=schedule.accumulate,
         gradient_clip_val=run.optimiser.clip,
-        logger=loggers,
+        logger=[LOGGERS[name](folder) for name in run.logger],
         callbacks=[
-            curve,
-            TQDMProgressBar(refresh_rate=5) if sys.stderr.isatty() else PlainProgress(),
-            Checkpoints(place, run.save_minutes, check_every),
+            Curve(folder / CURVE),
+            Timer(),
+            ModelCheckpoint(folder / CHECKPOINTS, save_last=True, save_top_k=0),
         ],
-        plugins=[CheckpointFiles(learner)],
-        enable_checkpointing=False,  # Lightning's own
+        reload_dataloaders_every_n_epochs=1,
         enable_progress_bar=sys.stderr.isatty(),
         enable_model_summary=False,
         num_sanity_val_steps=0,
-        use_distributed_sampler=False,
         log_every_n_steps=LOG_EVERY,
         default_root_dir=folder,
     )
-    last = place / LAST
-    if last.is_file():
-        log(f"{folder}: resuming from its last checkpoint")
-    trainer.fit(learner, ckpt_path=str(last) if last.is_file() else None, weights_only=True)
-    curve.write()
-    return curve.seconds_before
 
 
-class CurveWriter(Callback):
-    """Writes curve.csv: losses and validation scores by step. A checkpoint contains its points and the training time,
-    so a resumed run has the whole curve."""
+def fit(trainer: L.Trainer, learner: Learner, data: TrainingData) -> float:
+    """Train to the last step, from the last checkpoint if there is one. Returns the seconds of training in all."""
+    last = Path(trainer.default_root_dir) / CHECKPOINTS / "last.ckpt"
+    trainer.fit(learner, data, ckpt_path=last if last.is_file() else None, weights_only=True)
+    timer = next(callback for callback in trainer.callbacks if isinstance(callback, Timer))  # type: ignore[attr-defined]
+    return float(timer.time_elapsed("train"))
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.points: list[dict[str, float | None]] = []
-        self.seconds_before, self.start = 0.0, time.monotonic()
+
+LOGGERS: dict[str, Callable[[Path], Logger]] = {
+    "csv": lambda folder: CSVLogger(folder, name="csv", version=""),
+    "tensorboard": lambda folder: TensorBoardLogger(folder, name="tensorboard", version=""),
+    "wandb": lambda folder: WandbLogger(folder.name, folder, id=folder.name, project="travlr"),
+}
+
+
+@dataclass(frozen=True)
+class Batches:
+    """`count` batches that are made anew in each iteration."""
+
+    make: Callable[[], Iterator[Inputs]]
+    count: int | None = None
+
+    def __iter__(self) -> Iterator[Inputs]:
+        return self.make()
+
+
+class TrainingData(L.LightningDataModule):
+    """The batches of a run. With n devices, each trains on every n-th example of a batch."""
+
+    def __init__(self, schedule: Schedule, validation: Callable[[], Iterator[Inputs]]) -> None:
+        super().__init__()
+        self.schedule, self.validation = schedule, validation
+
+    def train_dataloader(self) -> Batches:
+        epoch, count, rank = self._trainer().current_epoch, self._trainer().world_size, self._trainer().global_rank
+
+        def make() -> Iterator[Inputs]:
+            batches = self.schedule.between_validations(epoch)
+            return batches if count == 1 else (batch.every(count, rank) for batch in batches)
+
+        return Batches(make)
+
+    def val_dataloader(self) -> Batches:
+        return Batches(self.validation)
+
+    def _trainer(self) -> L.Trainer:
+        assert self.trainer is not None
+        return self.trainer
+
+
+class Curve(Callback):
+    """Writes curve.csv, losses and validation scores by step, and prints a line at each validation. A checkpoint holds
+    the points before it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.points = path, list[dict[str, float]]()
 
     def state_dict(self) -> dict[str, Any]:
-        return {"points": self.points, "seconds": self.seconds_before + time.monotonic() - self.start}
+        return {"points": self.points}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.points, self.seconds_before = state["points"], state.get("seconds", 0.0)
+        self.points = state["points"]
 
     def on_train_batch_end(self, trainer: L.Trainer, *_: Any) -> None:
         if trainer.global_step % LOG_EVERY == 0:
-            losses = {name: float(value) for name, value in trainer.callback_metrics.items() if "loss" in name}
-            self.points.append({"step": trainer.global_step, **losses})
+            self._add(trainer, _losses(trainer))
 
-    def on_validation_end(self, trainer: L.Trainer, *_: Any) -> None:
-        metrics = trainer.callback_metrics
-        self.points.append({"step": trainer.global_step, "validation_f1": float(metrics["f1"])})
-        self.write()
+    def on_validation_end(self, trainer: L.Trainer, learner: L.LightningModule) -> None:
+        self._add(trainer, {"validation_f1": float(trainer.callback_metrics["f1"])})
+        losses = "  ".join(f"{name} {value:.3f}" for name, value in _losses(trainer).items() if name != "loss")
+        learner.print(f"step {trainer.global_step:>6}  {losses}  validation F1 {self.points[-1]['validation_f1']:.2f}")
 
-    def write(self) -> None:
-        if is_main_process():
-            write_curve(self.folder, self.points)
+    def on_fit_end(self, trainer: L.Trainer, *_: Any) -> None:
+        if trainer.is_global_zero:
+            names = list(dict.fromkeys(name for point in self.points for name in point))
+            with open(self.path, "w", encoding="utf-8", newline="") as file:
+                writer = csv.DictWriter(file, names, lineterminator="\n")
+                writer.writeheader()
+                writer.writerows(self.points)
 
-
-class PlainProgress(Callback):
-    """Prints one line for each validation, if standard error is no terminal."""
-
-    def on_validation_end(self, trainer: L.Trainer, *_: Any) -> None:
-        if not is_main_process():
-            return
-        metrics = {name: float(value) for name, value in trainer.callback_metrics.items()}
-        losses = "  ".join(f"{name} {metrics[name]:.3f}" for name in LOSSES if name in metrics)
-        print(f"step {trainer.global_step:>6}  {losses}  validation F1 {metrics['f1']:.2f}", flush=True)
+    def _add(self, trainer: L.Trainer, values: dict[str, float]) -> None:
+        self.points.append({"step": trainer.global_step, **values})
 
 
-def silence_warnings() -> None:
+def _losses(trainer: L.Trainer) -> dict[str, float]:
+    return {name: float(value) for name, value in trainer.callback_metrics.items() if "loss" in name}
+
+
+def quieten() -> None:
     """Hide Lightning's advice against choices that are deliberate here."""
     logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
-    logging.getLogger("lightning.fabric").setLevel(logging.ERROR)
-    for message in (
-        ".*does not have many workers.*",
-        ".*your dataloader is not resumable.*",  # `Learner` skips the batches that are done
-        ".*smaller than the logging interval.*",
-        ".*`isinstance.treespec.*",
-    ):
+    for message in (".*smaller than the logging interval.*", ".*`isinstance.treespec.*"):
         warnings.filterwarnings("ignore", message)

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from itertools import count, islice
-from typing import Any, NamedTuple
+from typing import Any
 
 import lightning as L
 import torch
@@ -17,39 +14,6 @@ from train.config import Optimiser
 from train.data.inputs import IGNORED, NAME_TOKENS, PAIR_TOKENS, Encoded, Inputs
 from train.models.layers import Model, initial_std
 from train.results.scores import score
-
-
-class Schedule(NamedTuple):
-    """Training batches and numbers of steps.
-
-    epoch: from the number of an epoch to its batches, always the same. batches: number of batches in an epoch. steps:
-    optimiser steps in all. check_every: steps between validations.
-    """
-
-    epoch: Callable[[int], Iterable[Inputs]]
-    batches: int
-    steps: int
-    check_every: int
-
-
-@dataclass(frozen=True)
-class Loader:
-    """An iterable that makes its batches anew in each iteration."""
-
-    make: Callable[[], Iterable[Inputs]]
-
-    def __iter__(self) -> Iterator[Inputs]:
-        return iter(self.make())
-
-
-@dataclass(frozen=True)
-class TrainingLoader(Loader):
-    """batches: number of all training batches; a resumed run iterates over the remaining ones."""
-
-    batches: int
-
-    def __len__(self) -> int:
-        return self.batches
 
 
 class WordHead(nn.Module):
@@ -75,102 +39,36 @@ class WordHead(nn.Module):
 class Learner(L.LightningModule):
     """A model with its losses: for the answer, the auxiliary targets and consistency, whichever a batch has.
 
-    The batches are those of epoch 0, 1, … in order. Dropout is seeded with (seed, epoch) at the start of each epoch,
-    and a checkpoint holds the state of the generator. So a resumed run ends with the same weights as an uninterrupted
-    one, and validations do not affect training.
+    Dropout is seeded with (seed, epoch) at the start of each epoch, which ends with a checkpoint. So a resumed run ends
+    with the same weights as an uninterrupted one, and validations do not affect training.
     """
 
     def __init__(
-        self,
-        model: Model,
-        optimiser: Optimiser,
-        rate: float,
-        schedule: Schedule,
-        validation: Callable[[], Iterable[Inputs]],
-        seed: int,
-        loss: str = "cross_entropy",
+        self, model: Model, optimiser: Optimiser, rate: float, steps: int, seed: int, loss: str = "cross_entropy"
     ) -> None:
         super().__init__()
         self.model, self.words = model, WordHead(model.embeddings)
         self.pair, self.objects = WordHead(model.embeddings, PAIR_TOKENS), WordHead(model.embeddings, NAME_TOKENS)
         self.values, self.value = (nn.Linear(model.embeddings.embedding_dim, count) for count in (2, 1))
-        self.settings, self.rate, self.steps, self.seed = optimiser, rate, schedule.steps, seed
-        self.schedule, self.validation, self.loss_name = schedule, validation, loss
+        self.settings, self.rate, self.steps, self.seed, self.loss_name = optimiser, rate, steps, seed, loss
         self._validation_outputs: list[tuple[Tensor, Tensor]] = []
-        self._random: dict[str, Tensor] | None = None  # from a checkpoint, until training resumes
-
-    # Data ---------------------------------------------------------------------------------------------------------
-
-    def train_dataloader(self) -> Loader:
-        batches = self.steps * self.settings.accumulate
-
-        def remaining() -> Iterator[Inputs]:
-            start = self.trainer.global_step * self.settings.accumulate  # checkpoints are saved after whole steps
-            return map(self._part, islice(self._from(start), batches - start))
-
-        return TrainingLoader(remaining, batches)
-
-    def _from(self, number: int) -> Iterator[Inputs]:
-        """The batches from batch `number` on, without end."""
-        first, place = divmod(number, self.schedule.batches)
-        for epoch in count(first):
-            yield from islice(self.schedule.epoch(epoch), place, self.schedule.batches)
-            place = 0
-
-    def _part(self, batch: Inputs) -> Inputs:
-        """The part of a batch that this process trains on: with n processes, every n-th example."""
-        if (count := self.trainer.world_size) == 1:
-            return batch
-        return batch.every(count, self.global_rank)
-
-    def val_dataloader(self) -> Loader:
-        return Loader(self.validation)
-
-    def transfer_batch_to_device(self, batch: Inputs, device: torch.device, dataloader_idx: int) -> Inputs:
-        return batch.to(device)
 
     # Learning -----------------------------------------------------------------------------------------------------
 
-    def on_train_batch_start(self, batch: Inputs, number: int) -> None:
-        epoch, place = divmod(number, self.schedule.batches)
-        if place == 0:
-            torch.manual_seed((self.seed << 20) + epoch * 1_000 + self.global_rank)
-        elif self._random is not None:
-            torch.set_rng_state(self._random["cpu"])
-            if "cuda" in self._random:
-                torch.cuda.set_rng_state(self._random["cuda"], self.device)
-        self._random = None
-
-    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Add the states of the random number generators of every process."""
-        state = {"cpu": torch.get_rng_state()}
-        if self.device.type == "cuda":
-            state["cuda"] = torch.cuda.get_rng_state(self.device)
-        states: list[Any] = [state] * self.trainer.world_size
-        if self.trainer.world_size > 1:
-            torch.distributed.all_gather_object(states, state)
-        checkpoint["random"] = states
-
-    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        states = checkpoint["random"]
-        self._random = states[self.global_rank] if len(states) == self.trainer.world_size else None
+    def on_train_epoch_start(self) -> None:
+        torch.manual_seed((self.seed << 20) + self.current_epoch * 1_000 + self.global_rank)
 
     def training_step(self, batch: Inputs, number: int) -> Tensor:
         losses = self.losses(batch)
         loss = torch.stack(list(losses.values())).sum()
-        mean = self.trainer.strategy.reduce(loss.detach())  # over processes: not finite if one loss is not
-        if not torch.isfinite(mean):
-            names = [name for name, value in losses.items() if not torch.isfinite(value)] or [
-                "a loss of another process"
-            ]
+        if not torch.isfinite(loss):
+            names = ", ".join(name for name, value in losses.items() if not torch.isfinite(value))
             raise ValueError(
-                f"optimiser.learning_rate={self.rate}: not a finite number at step {self.global_step + 1}: "
-                f"{', '.join(names)}; a lower rate or a larger optimiser.warmup may help"
+                f"optimiser.learning_rate={self.rate}: {names} is not a finite number at step {self.global_step + 1}; "
+                "a lower rate may help"
             )
         rate = self.trainer.lr_scheduler_configs[0].scheduler.get_last_lr()[0]
-        # Lightning takes "step" for the step of the point; its own count is one less than that of `CurveWriter`
-        metrics = {**losses, "learning_rate": rate, "step": self.global_step + 1.0}
-        self.log_dict(metrics, batch_size=len(batch))
+        self.log_dict({**losses, "learning_rate": rate}, batch_size=len(batch))
         self.log("loss", loss, prog_bar=True, batch_size=len(batch))
         return loss
 
@@ -258,14 +156,9 @@ class Learner(L.LightningModule):
             {"params": not_decayed, "weight_decay": 0.0},
         ]
         first, second = self.settings.betas
-        optimiser = torch.optim.AdamW(groups, lr=self.rate, betas=(first, second), fused=True)
+        optimiser = torch.optim.AdamW(groups, lr=self.rate, betas=(first, second))
         schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, self.factor)
         return {"optimizer": optimiser, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
-
-    def configure_gradient_clipping(self, optimizer: Any, gradient_clip_val: Any = None, *_: Any, **__: Any) -> None:
-        """Clip also for fused optimisers. Lightning refuses this because of gradient scalers, which are not in use."""
-        if gradient_clip_val is not None:
-            nn.utils.clip_grad_norm_(self.parameters(), gradient_clip_val)
 
     def factor(self, step: int) -> float:
         """The factor of the learning rate at a step."""
@@ -288,7 +181,6 @@ class Learner(L.LightningModule):
         self._validation_outputs.append(((logits[:, 1] - logits[:, 0]).cpu(), batch.answer.cpu()))
 
     def on_validation_epoch_end(self) -> None:
-        self.log("step", float(self.global_step), sync_dist=True)
         logits, answers = (torch.cat(parts).numpy() for parts in zip(*self._validation_outputs, strict=True))
         self._validation_outputs.clear()
         scores = score(answers.astype(bool), logits)

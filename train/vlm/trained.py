@@ -15,11 +15,10 @@ from train.config import Run
 from train.data.sources import TrainingDataset
 from train.data.text import UnknownWord, WordTokenizer, grammar_tokenizer, vocabulary_digest
 from train.learning.batches import RunData
-from train.learning.checkpoints import WEIGHTS, load_weights
 from train.learning.testing import predict
 from train.models.hub import torch_device
 from train.results.store import is_finished, read_config
-from train.run import load_data, make_learner
+from train.run import WEIGHTS, load_data, load_weights, make_learner
 from train.vlm.config import Evaluation, ShownStyle
 from train.vlm.requests import Reply, Request, best_answer
 from travlr.cli import Log
@@ -65,7 +64,7 @@ class TrainedModel:
         cache = Path(config.runs) / ".features"
         self.data: RunData = load_data(self.run, source, cache, self.device, log, self._tokenizer(settings))
         try:
-            learner, _, _ = make_learner(self.run, self.data, log)
+            learner, _ = make_learner(self.run, self.data, 1, log)
         except UnknownWord as error:
             raise ValueError(
                 f"model={self.folder}: its vocabulary does not hold the word {error.word!r} of data={data}; give a "
