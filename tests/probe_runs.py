@@ -9,7 +9,7 @@ from typing import Any
 from analysis.probe.corpora.items import Answer, Corpus, Item
 from analysis.probe.report.metrics import measure
 from analysis.probe.report.results import Group, Result, groups, load_results, save_result
-from analysis.probe.scorers.scoring import save_answers
+from analysis.probe.scorers.scoring import ANSWERS, ScoredItem, run_folder
 
 AXES = tuple(f"Part/{chr(97 + n)}" for n in range(13))
 HOSTILE = "<script>document.title='owned'</script>|`x`"
@@ -33,6 +33,13 @@ def answers_of(corpus: Corpus, right: Any) -> list[Answer]:
     ]
 
 
+def save_answers(corpus: Corpus, answers: list[Answer], folder: Path, model: str) -> None:
+    """A run's folder with these answers, as `scoring.score` leaves it."""
+    with run_folder(folder, {"model": model}, {}):
+        lines = [ScoredItem(item, answer).line for item, answer in zip(corpus.items, answers, strict=True)]
+        (folder / ANSWERS).write_bytes(b"".join(lines))
+
+
 def put(
     out: Path, corpus: Corpus, model: str, answers: list[Answer], rules: dict[str, list[Answer]], **measuring: Any
 ) -> Result:
@@ -40,7 +47,7 @@ def put(
     folder = out / re.sub(r"\W+", "-", f"{corpus.name}-{model or 'baselines'}")
     facts = {"name": corpus.name, "kind": corpus.kind, "digest": corpus.digest, "items": len(corpus.items)}
     facts["pictures"] = str(corpus.pictures or "")
-    save_answers(corpus, answers, folder, {"model": model}, {}) if model else folder.mkdir(parents=True)
+    save_answers(corpus, answers, folder, model) if model else folder.mkdir(parents=True)
     result = Result(
         name=folder.name,
         corpus={**facts, "notes": list(corpus.notes)},

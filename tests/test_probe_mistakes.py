@@ -6,7 +6,6 @@ import base64
 import io
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +20,10 @@ from analysis.probe.report.metrics import measure
 from analysis.probe.report.report import write
 from analysis.probe.report.results import Result, groups, load_results, save_result
 from analysis.probe.scorers.scoring import score
-from tests.probe_runs import HOSTILE, MEASURING, answers_of, by_axis, corpus_of, put
+from tests.probe_runs import HOSTILE, MEASURING
 from tests.test_browse import Open, chrome, open_page, until  # noqa: F401
-from tests.test_report import CHOOSE, embedded, wide_tables
+from tests.test_report import CHOOSE
 
-LONG = ("google/siglip2-so400m-patch14-384", "Qwen/Qwen3-VL-2B-Instruct", "openai/clip-vit-large-patch14-336")
 Judge = Callable[[str], float]
 
 
@@ -71,7 +69,6 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     asked(probes, every, "mostly", lambda text: -0.25 if number(text) % 7 == 0 else 1.5)
     asked(probes, every, "ties", lambda text: 0.0 if number(text) % 2 else -3.0)
     (place / "pictures" / "0.png").unlink()
-    Image.new("RGB", (50, 50)).save(place / "pictures" / "14.png")
     write(probes)
     return probes
 
@@ -104,8 +101,7 @@ def test_every_wrong_item_is_counted_and_each_model_shows_some(out: Path) -> Non
     assert [mistakes.per_model(models) for models in (1, 8, 1000)] == [240, 120, 24]
 
 
-FILTERS: list[dict[str, str]] = [{}, {"model": "ties"}, {"how": "tie"}, {"axis": "Relation/spatial", "how": "below"},
-                                 {"grade": "N2", "model": "mostly"}]  # fmt: skip
+FILTERS: list[dict[str, str]] = [{}, {"axis": "Relation/spatial", "how": "below", "grade": "N2", "model": "mostly"}]
 
 
 @pytest.mark.parametrize("filters", FILTERS, ids=lambda filters: ",".join(filters.values()) or "all")
@@ -139,59 +135,4 @@ def test_a_card_has_picture_sentences_and_margins(out: Path, open_page: Open) ->
     assert f"✓ 28 is {HOSTILE}" in text and "✗ 28 is not" in text
     assert "mostly: margin -0.25 (-0.25 for the true, 0 for the false)" in text
     assert "No picture: 0.png is not there" in cards["item 0"].text
-    assert "has changed since it was scored" in cards["item 14"].text
     assert "owned" not in driver.title
-
-
-def test_what_is_left_out_is_told(out: Path, open_page: Open, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
-    monkeypatch.setattr(mistakes, "TOTAL_ITEMS", 8)
-    monkeypatch.setattr(mistakes, "MIN_ITEMS", 4)
-    write(out)
-    driver = open_page(out / "report.html")
-    wrong = wrong_items(out)
-    found: Any = embedded(out / "report.html")
-    shown = sum(len(one["errors"]) for one in found[0]["items"])
-    assert 0 < shown < len(wrong)
-    status = driver.find_element(By.ID, "status").text
-    assert status.startswith(f"{shown} of {len(wrong)} wrong answers shown, {len(wrong) - shown} left out")
-    monkeypatch.undo()
-    write(out)
-
-
-def test_without_models_or_pictures_the_page_says_so(tmp_path: Path, open_page: Open) -> None:  # noqa: F811
-    alone, answered = corpus_of(13, "baselines alone"), corpus_of(13, "without pictures")
-    put(tmp_path, alone, "", [], {"hash": answers_of(alone, [True] * 26)})
-    put(tmp_path, answered, "m", answers_of(answered, by_axis(answered)), {})
-    write(tmp_path)
-    driver = open_page(tmp_path / "report.html")
-    driver.execute_async_script(CHOOSE, "corpus", "baselines alone")
-    assert "No wrong item fits" in driver.find_element(By.ID, "cards").text
-    driver.execute_async_script(CHOOSE, "corpus", "without pictures")
-    assert "No picture: " in driver.find_element(By.CSS_SELECTOR, ".card").text
-
-
-def test_a_page_with_long_names_fits_the_screen(tmp_path: Path, open_page: Open) -> None:  # noqa: F811
-    """Scores of all models first; tables, all of them unfolded, on a page of 1,400 pixels."""
-    made = [corpus_of(130, "VL-CheckList, as published", grades=True), corpus_of(130, "predicate-noun dependencies")]
-    for one in made:
-        nothing = answers_of(one, [False] * 260)
-        put(tmp_path, one, "", [], {rule: answers_of(one, [True] * 260) for rule in ("shorter", "visible_words")})
-        for n, model in enumerate(LONG):
-            right = [place % (n + 2) > 0 for place in range(260)]
-            baselines = {"blank picture": nothing, "other items' pictures": nothing}
-            put(tmp_path, one, model, answers_of(one, right), baselines, threshold=0.5, task="itm")
-    write(tmp_path)
-    driver = open_page(tmp_path / "report.html", width=1400)
-    scores = driver.find_element(By.CSS_SELECTOR, "#scores table")
-    assert scores.rect["y"] + scores.rect["height"] <= 900
-    lines = [row.text for row in scores.find_elements(By.CSS_SELECTOR, "tbody tr")]
-    assert len(lines) == 2 * len(LONG) and all(any(model in line.replace("\n", "") for line in lines) for model in LONG)
-    assert wide_tables(driver) == []
-    assert driver.execute_script("return document.documentElement.scrollWidth") <= 1400
-
-
-def test_old_results_that_do_not_say_where_pictures_are(out: Path, tmp_path: Path) -> None:
-    (group,) = groups(load_results(out)[0], out)
-    bare = [replace(one, corpus={k: v for k, v in one.corpus.items() if k != "pictures"}) for one in group.results]
-    found = mistakes.wrong_items(replace(group, results=tuple(bare)), out, 8)
-    assert {one["why"] for one in found["items"]} == {"the run has no folder of pictures"}

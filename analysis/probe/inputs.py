@@ -10,9 +10,8 @@ from typing import Any
 
 from analysis.probe.config import SCENES, Probe
 from analysis.probe.corpora import checklist, predicate_noun
-from analysis.probe.corpora.items import KINDS, Answer, Corpus, Missing, Unreadable
+from analysis.probe.corpora.items import KINDS, Corpus, Missing, Unreadable, find_picture
 from analysis.probe.corpora.selection import answerable, count_text, first_sentences, head, is_there, sample
-from analysis.probe.scorers.scoring import picture_hash
 from travlr.cli import Log, as_written
 
 SCENES_FOLDER = "data/probes"  # of our own corpora
@@ -21,17 +20,10 @@ CORPORA = f"give {SCENES}, {', '.join(KINDS)}, or a folder or file of a corpus"
 
 @dataclass(frozen=True)
 class ProbeInput:
-    """A corpus, and the settings with which it is probed (a run file may change them).
-
-    triplets: the records of the predicate-noun study. answers, model: of corpora that hold answers already, the answers
-    and the name of the model.
-    """
+    """A corpus, and the settings with which it is probed (a run file may change them)."""
 
     corpus: Corpus
     config: Probe
-    triplets: tuple[dict[str, Any], ...] = ()
-    answers: tuple[Answer, ...] | None = None
-    model: str = ""
 
 
 def probe_inputs(config: Probe, log: Log) -> Iterator[ProbeInput]:
@@ -43,9 +35,9 @@ def probe_inputs(config: Probe, log: Log) -> Iterator[ProbeInput]:
                 f"corpus={config.corpus}: has no items; {'; '.join(corpus.notes) or 'is it the right one?'}"
             )
         limit = one.config.limit
-        if one.answers is None and config.rules == "corrected":
+        if config.rules == "corrected":
             corpus = sample(answerable(corpus), limit, config.seed)
-        elif one.answers is None:
+        else:
             corpus = first_sentences(head(corpus, limit and 2 * limit, one.config.effective_task))
         yield replace(one, corpus=corpus)
 
@@ -54,9 +46,7 @@ def _read(config: Probe, log: Log) -> Iterator[ProbeInput]:
     name, path = config.corpus, Path(config.corpus).expanduser()
     if name in (SCENES, *KINDS):
         for kind in KINDS if name == SCENES else (name,):
-            corpus = _scenes(kind, config, log)
-            folder = corpus.pictures.parent if corpus.pictures and kind == "predicate_noun" else None
-            yield ProbeInput(corpus, config, tuple(predicate_noun.read_records(folder)) if folder else ())
+            yield ProbeInput(_scenes(kind, config, log), config)
     elif not path.exists():
         raise ValueError(f"corpus={name}: is not there; {CORPORA}")
     elif path.suffix in (".yaml", ".yml"):
@@ -66,21 +56,15 @@ def _read(config: Probe, log: Log) -> Iterator[ProbeInput]:
     elif (path / checklist.TREE).is_dir():
         yield ProbeInput(checklist.read_corpus(path, config.types, config.data, config.images), config)
     elif path.suffix == ".json" or (path / predicate_noun.SET).is_file():
-        corpus = predicate_noun.read_set(path, config.template, config.cropped, config.images)
-        yield ProbeInput(corpus, config, tuple(predicate_noun.read_records(path)))
-    elif files := [path] if path.suffix == ".csv" and not path.is_dir() else predicate_noun.result_files(path):
-        for corpus, triplets, answers, model in predicate_noun.results_corpora(files):
-            yield ProbeInput(corpus, config, triplets, answers, model)
+        yield ProbeInput(predicate_noun.read_set(path, config.template, config.cropped, config.images), config)
     else:
-        lacks = f"it has neither {checklist.TREE} nor {predicate_noun.SET} nor result files (.csv)"
+        lacks = f"it has neither {checklist.TREE} nor {predicate_noun.SET}"
         raise ValueError(f"corpus={name}: is no corpus: {lacks}; {CORPORA}")
 
 
 def _with_run_file(path: Path, config: Probe, log: Log) -> Probe:
     """The settings; those that are None are taken from a published run file."""
     run = checklist.read_run_file(path)
-    for key in run.unknown:
-        log(f"{path}: {key}: means nothing in a run file")
     log(f"{path}: OUTPUT and BATCH_SIZE are not read; results go to {config.out}")
     of_file = {
         "task": (run.task, "TASK"),
@@ -114,9 +98,8 @@ def _scenes(kind: str, config: Probe, log: Log) -> Corpus:
 def check_inputs(config: Probe, inputs: Sequence[ProbeInput]) -> None:
     """Raise `ValueError` for a setting that the corpora do not use, and for pictures whose regions are ambiguous."""
     kinds = {one.corpus.kind for one in inputs}
-    own, has_answers = config.corpus in (SCENES, *KINDS), any(one.answers is not None for one in inputs)
+    own = config.corpus in (SCENES, *KINDS)
     for useless, names, why in (
-        (has_answers, ("model", "images", "limit", "template", "cropped"), "holds answers, measured as they are"),
         ("checklist" not in kinds, ("types", "data"), "has no types and data"),
         ("predicate_noun" not in kinds, ("template", "cropped"), "has no templates and crops"),
         (own, ("images",), "is made with its pictures"),
@@ -141,12 +124,12 @@ def _check_file_names(file: str, corpus: Corpus) -> None:
     for image in dict.fromkeys(item.image for item in corpus.items if corpus.pictures):
         by_name.setdefault(PurePosixPath(image).stem, []).append(image)
     for images in by_name.values():
-        hashes: dict[str, str] = {}
+        contents: dict[bytes, str] = {}
         for image in images if len(images) > 1 else ():
             with contextlib.suppress(Missing, Unreadable, OSError):
-                hashes.setdefault(picture_hash(corpus.pictures or Path(), image), image)
-        if len(hashes) > 1:
-            one, other, *_ = hashes.values()
+                contents.setdefault(find_picture(corpus.pictures or Path(), image).read_bytes(), image)
+        if len(contents) > 1:
+            one, other, *_ = contents.values()
             raise ValueError(
                 f"regions.file={file}: finds regions by the names of pictures, and {one} and {other} "
                 f"of {corpus.name} have one name; rename one"
@@ -157,8 +140,6 @@ def pictures_text(one: ProbeInput, needed: bool) -> str:
     """How many pictures a corpus has, and how many of them exist. Raises `ValueError` if none exists but a model needs
     them."""
     images = {item.image for item in one.corpus.items}
-    if one.answers is not None:
-        return count_text(len(images), "picture")
     present = sum(is_there(one.corpus.pictures, image) for image in images)
     if needed and not present:
         where = f"in {one.corpus.pictures}" if one.corpus.pictures else "with it"

@@ -1,6 +1,6 @@
 """`probe(config, scorer=…) -> results`: every model on every corpus, and the report.
 
-A run is a model, the baselines or saved answers on one corpus, scored, measured and written to its folder:
+A run is a model or the baselines on one corpus, scored, measured and written to its folder:
 
 OUT/CORPUS-MODEL-HASH/   config.json, answers.jsonl, a result, and the answers to other pictures
 OUT/CORPUS-baselines-HASH/  baselines that need no model
@@ -8,19 +8,17 @@ OUT/CORPUS-baselines-HASH/  baselines that need no model
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import os
 import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from analysis.probe.config import Probe
-from analysis.probe.corpora import predicate_noun
 from analysis.probe.corpora.items import Answer, Corpus, Scorer
 from analysis.probe.corpora.selection import count_text
 from analysis.probe.corpora.taxonomy import PaperAverage, by_axis, paper_averages
@@ -33,10 +31,8 @@ from analysis.probe.scorers.loading import LoadedModel, load_models, regions_of
 from analysis.probe.scorers.scoring import (
     ANSWERS,
     delete_answers,
-    read_answers,
     read_config,
     run_folder,
-    save_answers,
     score,
 )
 from train.results.provenance import CODE, provenance
@@ -60,12 +56,10 @@ def probe(config: Probe, scorer: Scorer | None = None, log: Log = print) -> list
     if model is None and failures:
         raise ValueError(failures[0])
     inputs = list(probe_inputs(config, log))
-    if scorer is not None and any(one.answers is not None for one in inputs):
-        raise ValueError(f"scorer: corpus={config.corpus} holds answers, measured as they are; leave it out")
     check_inputs(config, inputs)
     results = _without_model(config, inputs, model is not None, log)
     while model is not None:
-        for one in (one for one in inputs if one.answers is None):
+        for one in inputs:
             try:
                 results.append(measure_model(one, model, log))
             except ValueError as error:
@@ -81,18 +75,15 @@ def probe(config: Probe, scorer: Scorer | None = None, log: Log = print) -> list
 
 
 def _without_model(config: Probe, inputs: Sequence[ProbeInput], has_model: bool, log: Log) -> list[Result]:
-    """The results of the baselines of each corpus, and of corpora that hold answers."""
+    """The results of the baselines of each corpus."""
     results: list[Result] = []
     for one in inputs:
         log(f"{one.corpus.name}: {count_text(len(one.corpus.items), 'item')}, {pictures_text(one, has_model)}")
-        measured = {(result.corpus["name"], result.corpus["digest"]) for result in results}
-        if config.baselines and (one.corpus.name, one.corpus.digest) not in measured:  # models may share a corpus
+        if config.baselines:
             try:
                 results.append(measure_baselines(one))
             except Locked:
                 log(f"{one.corpus.name}: another process measures its baselines")
-        if one.answers is not None:
-            results.append(measure_saved(one))
     return results
 
 
@@ -135,17 +126,6 @@ def measure_baselines(one: ProbeInput) -> Result:
     with run_folder(folder, fingerprint, facts):
         pass
     return _save(folder, one, "", answers, facts, TOLERANCES["float64"])
-
-
-def measure_saved(one: ProbeInput) -> Result:
-    """The result of the answers in a corpus: probabilities, compared without tolerance."""
-    assert one.answers is not None
-    values = [{name: value for name, value in asdict(a).items() if name != "yes_or_no"} for a in one.answers]
-    digest = hashlib.sha256(json.dumps(values).encode()).hexdigest()
-    folder, fingerprint = _folder(one, one.model, {"model": one.model, "answers": digest})
-    facts = {**_provenance(), "read": Path(one.config.corpus).name}
-    save_answers(one.corpus, one.answers, folder, fingerprint, facts)
-    return _save(folder, one, one.model, {"": one.answers}, facts, 0.0, 0.5)
 
 
 def measure_model(one: ProbeInput, model: LoadedModel, log: Log) -> Result:
@@ -229,7 +209,7 @@ def _save(
         corpus=_corpus_facts(corpus),
         model=model,
         measuring={"task": config.effective_task, "rules": config.rules, **how},
-        about={**about, "pictures": _pictures_digest(folder)} if model else about,
+        about=about,
         lines=lines,
         baselines=rows,
         blind=() if model else tuple(rule for rule in rows if rule in baselines.BLIND),
@@ -238,8 +218,6 @@ def _save(
         yes_or_no=math.fsum(shares) / len(shares) if shares else None,
     )
     save_result(folder, result)
-    if model and one.triplets and one.answers is None:
-        _write_results(folder, one, model, own, threshold)
     return result
 
 
@@ -248,38 +226,6 @@ def _corpus_facts(corpus: Corpus) -> dict[str, Any]:
     items."""
     facts = {"name": corpus.name, "kind": corpus.kind, "digest": corpus.digest, "items": len(corpus.items)}
     return {**facts, "notes": list(corpus.notes), "pictures": str(corpus.pictures or "")}
-
-
-def _pictures_digest(folder: Path) -> str:
-    """SHA-256 of the pictures that a run has read; empty if it has read none."""
-    records = read_answers(folder / ANSWERS)
-    hashes = sorted({(record.item.image, record.picture) for record in records if record.picture})
-    return hashlib.sha256(json.dumps(hashes).encode()).hexdigest() if hashes else ""
-
-
-def _write_results(
-    folder: Path, one: ProbeInput, model: str, answers: Sequence[Answer], threshold: float | None
-) -> None:
-    """Write answers in the columns of the predicate-noun study, with scores as probabilities.
-
-    A score with a threshold becomes the sigmoid of its distance from it; a score without one becomes the softmax over
-    the two sentences of the item, as in the study's CLIP code. Scores more than some 36 above the threshold all become
-    1 and so tie in this file; answers.jsonl has the scores themselves.
-    """
-
-    def probability(score: float, other: float) -> float:
-        return 1 / (1 + math.exp(min(700.0, (other if threshold is None else threshold) - score)))
-
-    ids = {item.id for item in one.corpus.items}
-    triplets = [triplet for triplet in one.triplets if str(triplet["id"]) in ids]
-    as_probabilities = [
-        replace(answer, positives=(probability(true, false),), negatives=(probability(false, true),))
-        for answer in answers
-        for true, false in [(*answer.positives, *answer.negatives) or (0.0, 0.0)]
-    ]
-    path = folder / predicate_noun.results_name(one.config.template, one.config.cropped)
-    path.unlink(missing_ok=True)
-    predicate_noun.write_results(path, triplets, as_probabilities, model, one.config.cropped)
 
 
 def _averages(corpus: Corpus, rows: Sequence[MetricRow], task: str) -> tuple[PaperAverage, ...]:

@@ -17,11 +17,8 @@ if __name__ == "__main__":
     start_command("variation", "analysis.probe.variation")
 
 import argparse
-import hashlib
-import io
 import json
 import math
-import tempfile
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
@@ -33,7 +30,6 @@ from PIL import Image
 from analysis.probe import model_options
 from analysis.probe.corpora.items import Scorer
 from analysis.probe.corpora.taxonomy import LOCATIONS, location_class, size_class
-from analysis.probe.folders import is_begun, write_files
 from analysis.probe.scenes.pasting import SIDE, box_of, object_from, picture_from, placed, scene, shape_picture
 from travlr import cli
 from travlr.scene import COLOURS, SHAPES
@@ -272,17 +268,15 @@ def write(
     where: Sequence[Placement],
     about: dict[str, Any],
 ) -> None:
-    """Write all files of a variation, the record first, so that the same command can continue."""
+    """Write all files of a variation, over those of an earlier one."""
     from analysis.figures.panels import save
 
-    with tempfile.TemporaryDirectory() as temporary:
-        paths = save(plot(frame, about), temporary, "variation", ("svg", "png"))
-        plots = {path.name: path.read_bytes() for path in paths}
-    picture = io.BytesIO()
-    sheet(background, thing, where).save(picture, "PNG")
-    record, text = json.dumps(about, indent=1).encode() + b"\n", markdown(frame, about).encode()
-    tables = {RECORD: record, "variation.csv": frame.to_csv(index=False).encode()}
-    write_files(folder, {**tables, **plots, "pictures.png": picture.getvalue(), TABLE: text})
+    folder.mkdir(parents=True, exist_ok=True)
+    save(plot(frame, about), str(folder), "variation", ("svg", "png"))
+    sheet(background, thing, where).save(folder / "pictures.png")
+    frame.to_csv(folder / "variation.csv", index=False)
+    (folder / RECORD).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+    (folder / TABLE).write_text(markdown(frame, about), encoding="utf-8")
 
 
 # Command line --------------------------------------------------------------------------------------------------------
@@ -348,21 +342,16 @@ def main(arguments: list[str]) -> None:
     sentences = sentences_of(options)
     background = background_of(options.background, " ".join([options.object, *sentences]), options.seed)
     where = places(*background.size, options.grid, options.sizes)
-    settings: dict[str, Any] = {
+    about: dict[str, Any] = {
         **{name: getattr(options, name) for name in ("model", "head", "size", "object", "background")},
         "sentences": sentences,
         "grid": options.grid,
         "sizes": sorted(options.sizes, reverse=True),
         "seed": options.seed,
-        "pictures": hashlib.sha256(background.tobytes() + thing.tobytes()).hexdigest(),
+        "versions": versions() | environment(),
+        "weights": [weights_of(options.model)],
     }
-    is_begun(options.out, (RECORD,), settings, "variation")  # before the model is loaded
     scorer = load(options.model, **model_options.load_settings(options))
-    weights = {"weights": [weights_of(options.model)]}
-    if is_begun(options.out, (RECORD,), settings | weights, "variation") and (options.out / TABLE).is_file():
-        print(f"{options.out}: finished before; to score again, remove it, or name another folder with --out\n")
-    else:
-        about = {**settings, "versions": versions() | environment(), **weights}
-        write(options.out, vary(scorer, background, thing, sentences, where), background, thing, where, about)
+    write(options.out, vary(scorer, background, thing, sentences, where), background, thing, where, about)
     print((options.out / TABLE).read_text(encoding="utf-8"))
     print(f"{options.out}: variation.md, .csv, .svg and .png, and pictures.png with all {len(where)} pictures")

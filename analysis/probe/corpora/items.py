@@ -136,8 +136,9 @@ def find_picture(folder: Path, path: str) -> Path:
 def open_picture(folder: Path | None, path: str) -> Image.Image:
     """A picture as RGB, transparent parts on white. Raises `Missing` or `Unreadable`.
 
-    `info["path"]` is its path, by which regions in files are looked up. Only the first frame is read. EXIF rotation is
-    ignored, as boxes of published corpora refer to the stored pixels. A path that leaves the folder is never opened.
+    `info["path"]` is its path, by which regions in files are looked up; `info["file"]` is its file. Only the first
+    frame is read. EXIF rotation is ignored, as boxes of published corpora refer to the stored pixels. A path that
+    leaves the folder is never opened.
     """
     if folder is None:
         raise Missing("the corpus has no folder of pictures; give images=FOLDER")
@@ -154,7 +155,7 @@ def open_picture(folder: Path | None, path: str) -> Image.Image:
                 raise Unreadable(f"{path}: has floating-point pixels of unknown range")
             else:
                 picture = file.convert("RGB")
-            picture.info["path"] = path
+            picture.info |= {"path": path, "file": str(place)}
             return picture
     except Unreadable:
         raise

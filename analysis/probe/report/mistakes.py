@@ -18,7 +18,7 @@ from analysis.errors import first_errors
 from analysis.probe.corpora.items import Missing, Unreadable, open_picture
 from analysis.probe.report.metrics import GRADE
 from analysis.probe.report.results import Group, outcomes_of
-from analysis.probe.scorers.scoring import ANSWERS, ScoredItem, picture_hash, read_answers
+from analysis.probe.scorers.scoring import ANSWERS, read_answers
 
 TOTAL_ITEMS = 960  # wrong items in a report, for all models together
 MIN_ITEMS, MAX_ITEMS = 24, 240  # wrong items of each model
@@ -54,7 +54,7 @@ def wrong_items(group: Group, out: Path, limit: int) -> dict[str, Any]:
         item = first[place].item
         texts = {"id": item.id, "positives": item.positives, "negatives": item.negatives}
         by_model = [[number, *wrong[place]] for number, wrong in enumerate(errors) if place in wrong]
-        entries.append(texts | _picture(first[place], folders) | {"cell": int(cell[place]), "errors": by_model})
+        entries.append(texts | _picture(item.image, folders) | {"cell": int(cell[place]), "errors": by_model})
     counts = []
     for wrong in errors:
         ties = [place for place, (tie, *_) in wrong.items() if tie]
@@ -76,23 +76,18 @@ def _folders(group: Group, out: Path) -> list[Path]:
     return [place for text in texts if text for place in (Path(text), out.parent / text)]
 
 
-def _picture(record: ScoredItem, folders: Sequence[Path]) -> dict[str, Any]:
+def _picture(image: str, folders: Sequence[Path]) -> dict[str, Any]:
     """A scored picture as a thumbnail (data URI, width and height), or the reason why it is not shown. A thumbnail is a
     PNG with a palette if the picture's name is that of a PNG or GIF, else a JPEG."""
-    if not record.picture:
-        return {"picture": "", "why": "the run read no picture"}
     why = "the run has no folder of pictures"
     for folder in folders:
         try:
-            if picture_hash(folder, record.item.image) != record.picture:
-                why = "its file has changed since it was scored"
-                continue
-            small = open_picture(folder, record.item.image)
+            small = open_picture(folder, image)
         except (Missing, Unreadable, OSError) as error:
             why = str(error)
             continue
         small.thumbnail((SIDE, SIDE))
-        data, kind = io.BytesIO(), "png" if record.item.image.lower().endswith((".png", ".gif")) else "jpeg"
+        data, kind = io.BytesIO(), "png" if image.lower().endswith((".png", ".gif")) else "jpeg"
         (small.quantize(128) if kind == "png" else small).save(data, kind, quality=80)
         source = f"data:image/{kind};base64,{base64.b64encode(data.getvalue()).decode()}"
         return {"picture": source, "pixels": small.size}

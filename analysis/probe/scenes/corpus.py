@@ -2,8 +2,7 @@
 
 A folder holds images/, the files that the published corpora have (a checklist: corpus/v1/<TYPE>/<name>.yaml and
 data/<TYPE>/<name>.json; predicates and nouns: eval_set.json, and crops beside their pictures), items.jsonl with ids,
-pairs, objects, logical forms and grades, and manifest.json. An unfinished folder also has `.travlr`; the same command
-writes it anew.
+pairs, objects, logical forms and grades, and, written last, manifest.json.
 """
 
 from __future__ import annotations
@@ -21,14 +20,13 @@ from typing import Any
 
 from analysis.probe.corpora import checklist, predicate_noun
 from analysis.probe.corpora.items import Corpus
-from analysis.probe.folders import is_begun, put_files, read_object
+from analysis.probe.folders import read_json
 from analysis.probe.scenes import drawing, records
 from analysis.probe.scenes.drawing import CANVAS, CELL
 from analysis.probe.scenes.records import SceneRecord
 from analysis.probe.scenes.scene_pairs import FORMAT_VERSION, PAIR_KINDS, PairKind, PairMember
-from travlr import files
 from travlr.cli import Log
-from travlr.files import WORK, put_file, regular
+from travlr.files import put_file
 from travlr.workers import Progress, run
 
 COUNTS = {"checklist": 3600, "predicate_noun": 2584}  # records by default
@@ -36,7 +34,7 @@ MIN_COUNT = {"checklist": 144, "predicate_noun": 6}
 MAX_COUNT = 1_000_000
 CHUNK_PAIRS = 64  # pairs that a process makes at a time
 SINGLE_PROCESS_RECORDS = 1000  # records; for fewer, further processes do not pay off
-MANIFEST, ITEMS, CONFIG = "manifest.json", "items.jsonl", f"{WORK}/job.json"
+MANIFEST, ITEMS = "manifest.json", "items.jsonl"
 NOTES = {
     "checklist": (
         "Attribute/action, Attribute/material, Attribute/state and Relation/action are left out: static flat shapes "
@@ -103,18 +101,15 @@ def build(
     """Build a corpus in a folder, unless the folder has it already. The same seed gives the same bytes.
 
     workers: processes, 0 for one per core. Raises `ValueError` for a wrong setting, and for a folder that holds
-    other files or is being written by another process.
+    another corpus.
     """
     config = ScenesConfig(kind, seed, count)
     place = Path(folder)
-    is_begun(place, (MANIFEST, CONFIG), config.fingerprint, "probe corpus")
-    if (place / WORK).exists() or not _is_whole(place):
-        with files.locked(place):
-            is_begun(place, (MANIFEST, CONFIG), config.fingerprint, "probe corpus")
-            if not _is_whole(place):
-                put_file(place / CONFIG, _text(config.fingerprint))
-                _write_corpus(place, config, workers, log)
-            files.close(place)
+    if not (place / MANIFEST).exists():
+        place.mkdir(parents=True, exist_ok=True)
+        _write_corpus(place, config, workers, log)
+    elif not config.fingerprint.items() <= read_json(place / MANIFEST).items():
+        raise ValueError(f"{place}: holds another probe corpus; name another folder")
 
 
 def _text(value: Any) -> bytes:
@@ -164,7 +159,9 @@ def _write_corpus(folder: Path, config: ScenesConfig, workers: int, log: Log) ->
     records_in_order = [record for chunk in chunks for record in by_chunk[chunk]]
     lines = json.loads(json.dumps(records_in_order))  # with the types that a reader gets
     contents = {ITEMS: b"".join(json.dumps(line).encode() + b"\n" for line in lines), **records.published(lines)}
-    put_files(folder, contents)
+    for name, data in contents.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        put_file(folder / name, data)
     items = tuple(map(records.item_of, lines))
     counts = Counter((item.axis, item.source) for item in items)
     manifest = {
@@ -190,21 +187,8 @@ def _digest(data: bytes) -> str:
 # Reading -------------------------------------------------------------------------------------------------------------
 
 
-def _is_whole(folder: Path) -> bool:
-    """Whether a finished corpus has all its files, with the right contents."""
-    if not (folder / MANIFEST).is_file():
-        return False
-    try:
-        digests = dict(read_object(folder / MANIFEST)["files"])
-        for line in _lines(folder):
-            digests |= line["sha256"]
-        return all(_digest(regular(folder / name).read_bytes()) == digest for name, digest in digests.items())
-    except (OSError, KeyError, ValueError):
-        return False
-
-
 def _lines(folder: Path) -> list[SceneRecord]:
-    with open(regular(folder / ITEMS), encoding="utf-8") as file:
+    with open(folder / ITEMS, encoding="utf-8") as file:
         return [json.loads(line) for line in file]
 
 
@@ -234,8 +218,5 @@ def truths(corpus: Corpus) -> dict[str, PairMember]:
         return {}
     for folder in (corpus.pictures, corpus.pictures.parent):
         if (folder / MANIFEST).is_file() and (folder / ITEMS).is_file():
-            try:
-                return {line["id"]: records.truth_of(line) for line in _lines(folder)}
-            except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
-                raise ValueError(f"{folder / ITEMS}: missing or damaged; build the corpus again to mend it") from None
+            return {line["id"]: records.truth_of(line) for line in _lines(folder)}
     return {}

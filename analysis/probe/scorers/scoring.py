@@ -7,12 +7,9 @@ FOLDER/answers.jsonl   a line for each item; items that were not scored are trie
 from __future__ import annotations
 
 import contextlib
-import gc
-import hashlib
 import json
 import math
 import os
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -31,7 +28,6 @@ from analysis.probe.corpora.items import (
     Scorer,
     Unreadable,
     as_float64,
-    find_picture,
     open_picture,
 )
 from travlr.cli import Log
@@ -46,12 +42,10 @@ MAX_REASON_LENGTH = 300  # characters of `Answer.why`
 
 @dataclass(frozen=True)
 class ScoredItem:
-    """An item and its answer. picture: first 16 digits of the SHA-256 of the picture's file; empty if it was not
-    read."""
+    """An item and its answer."""
 
     item: Item
     answer: Answer
-    picture: str = ""
 
     @property
     def line(self) -> bytes:
@@ -61,7 +55,7 @@ class ScoredItem:
         margin = min(answer.positives) - max(answer.negatives) if answer.status == "scored" else None
         values = {name: getattr(item, name) for name in (*TEXTS, "labels", "positives", "negatives")}
         values |= {"status": answer.status, "positive_scores": answer.positives, "negative_scores": answer.negatives}
-        values |= {"margin": margin, "why": answer.why, "picture": self.picture}
+        values |= {"margin": margin, "why": answer.why}
         if answer.yes_or_no:
             values["yes_or_no"] = answer.yes_or_no
         return json.dumps(values, ensure_ascii=False, allow_nan=False).encode("utf-8", "surrogatepass") + b"\n"
@@ -81,14 +75,15 @@ def score(
     """Score all items of a corpus, in order, and append the answers to FOLDER/FILE.
 
     A call of the scorer gets all sentences of some pictures, up to `batch_size` sentences or those of one picture, each
-    sentence once. If it raises, or does not return one finite score per sentence, both halves of the batch are tried,
-    down to single items. After an interruption, the same call continues. Raises `ValueError` for a folder with
-    another fingerprint (by default the corpus and the scorer's name).
+    sentence once. If it raises, or does not return one finite score per sentence, the items of the call are scored one
+    by one, so that a failure affects one item. After an interruption, the same call continues. Raises `ValueError` for
+    a scorer that runs out of memory, and for a folder with another fingerprint (by default the corpus and the scorer's
+    name).
     """
     fingerprint = dict(fingerprint or {"corpus": corpus.digest, "model": getattr(scorer, "name", "")})
     with run_folder(folder, fingerprint, about or {}):
         path = folder / file
-        records = {record.item.id: record for record in _unchanged(corpus.pictures, read_answers(path))}
+        records = {record.item.id: record for record in read_answers(path)}
         unscored = [
             item for item in corpus.items if item.id not in records or records[item.id].answer.status != "scored"
         ]
@@ -98,15 +93,6 @@ def score(
                 records.update((record.item.id, record) for record in batch)
                 progress.advance(len(batch))
     return [records[item.id].answer for item in corpus.items]
-
-
-def save_answers(
-    corpus: Corpus, answers: Sequence[Answer], folder: Path, fingerprint: Mapping[str, Any], about: Mapping[str, Any]
-) -> None:
-    """Write answers that were computed elsewhere, in the form of `score`. Raises `ValueError` as it does."""
-    with run_folder(folder, fingerprint, about):
-        lines = [ScoredItem(item, answer).line for item, answer in zip(corpus.items, answers, strict=True)]
-        put_file(folder / ANSWERS, b"".join(lines))
 
 
 def delete_answers(folder: Path) -> None:
@@ -171,8 +157,7 @@ def _parse(line: bytes) -> ScoredItem | None:
             tuple(map(float, values.get(name, ()))) for name in ("positive_scores", "negative_scores", "yes_or_no")
         )
         answer = Answer(texts["id"], str(values["status"]), true, false, str(values["why"]), shares)
-        record = ScoredItem(Item(positives=positives, negatives=negatives, labels=labels, **texts), answer,
-                            str(values["picture"]))  # fmt: skip
+        record = ScoredItem(Item(positives=positives, negatives=negatives, labels=labels, **texts), answer)
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         return None
     whole = answer.status in STATUSES and len(shares) in (0, len(positives) + len(negatives))
@@ -202,103 +187,62 @@ def _appending(path: Path) -> Iterator[Callable[[Iterable[ScoredItem]], None]]:
 # Calling the scorer --------------------------------------------------------------------------------------------------
 
 
-def picture_hash(folder: Path, path: str) -> str:
-    """First 16 digits of the SHA-256 of a picture's file. Raises as `find_picture`."""
-    return hashlib.sha256(find_picture(folder, path).read_bytes()).hexdigest()[:16]
-
-
-def _unchanged(folder: Path | None, records: Sequence[ScoredItem]) -> list[ScoredItem]:
-    """Records whose picture has not changed since it was scored, or is missing: `images` may now be another folder."""
-    now: dict[str, str] = {}
-    for path in {record.item.image for record in records if record.picture and folder}:
-        with contextlib.suppress(Missing, Unreadable, OSError):
-            now[path] = picture_hash(folder or Path(), path)
-    return [record for record in records if now.get(record.item.image, record.picture) == record.picture]
-
-
-def _open(folder: Path | None, path: str) -> tuple[Image.Image, str]:
-    """A picture and its hash."""
-    return open_picture(folder, path), picture_hash(folder or Path(), path)
-
-
 def _answer_batches(
     folder: Path | None, items: Sequence[Item], scorer: Scorer, batch_size: int
 ) -> Iterator[list[ScoredItem]]:
     """Batches of records. The pictures of the next batch are decoded while the scorer runs."""
-    batches = _BatchScorer(scorer, batch_size)
-    ready: list[tuple[list[Item], dict[str, Future[tuple[Image.Image, str]]]]] = []
+    ready: list[tuple[list[Item], dict[str, Future[Image.Image]]]] = []
     with ThreadPoolExecutor(min(4, usable_cores())) as pool:
-        for batch in batches.split(items):
-            ready.append((batch, {path: pool.submit(_open, folder, path) for path in {item.image for item in batch}}))
+        for batch in _batches(items, batch_size):
+            paths = {item.image for item in batch}
+            ready.append((batch, {path: pool.submit(open_picture, folder, path) for path in paths}))
             if len(ready) > 1:
-                yield batches.records(*ready.pop(0))
+                yield _records(scorer, *ready.pop(0))
         for last in ready:
-            yield batches.records(*last)
+            yield _records(scorer, *last)
 
 
-class _BatchScorer:
-    """A scorer, called with an adaptive number of sentences.
-
-    After it runs out of memory, a call gets half as many; the number rises again as larger calls succeed, so that one
-    large picture does not slow down all others.
-    """
-
-    def __init__(self, scorer: Scorer, batch_size: int) -> None:
-        self._scorer, self._max_size, self._size = scorer, batch_size, batch_size
-
-    def split(self, items: Iterable[Item]) -> Iterator[list[Item]]:
-        """Items of whole pictures whose sentences fit into a call, or those of one picture."""
-        pictures: dict[str, list[Item]] = {}
-        for item in items:
-            pictures.setdefault(item.image, []).append(item)
-        batch, size = list[Item](), 0
-        for items_of_picture in pictures.values():
-            count = len(_sentences(items_of_picture))
-            if batch and size + count > self._size:
-                yield batch
-                batch, size = [], 0
-            batch += items_of_picture
-            size += count
-        if batch:
+def _batches(items: Iterable[Item], most: int) -> Iterator[list[Item]]:
+    """Items of whole pictures with up to `most` sentences, or those of one picture."""
+    pictures: dict[str, list[Item]] = {}
+    for item in items:
+        pictures.setdefault(item.image, []).append(item)
+    batch, size = list[Item](), 0
+    for items_of_picture in pictures.values():
+        count = len(_sentences(items_of_picture))
+        if batch and size + count > most:
             yield batch
+            batch, size = [], 0
+        batch += items_of_picture
+        size += count
+    if batch:
+        yield batch
 
-    def records(
-        self, items: Sequence[Item], futures: Mapping[str, Future[tuple[Image.Image, str]]]
-    ) -> list[ScoredItem]:
-        pictures, hashes, errors = dict[str, Image.Image](), dict[str, str](), dict[str, Exception]()
-        for path, future in futures.items():
-            try:
-                pictures[path], hashes[path] = future.result()
-            except (Missing, Unreadable, OSError) as error:
-                errors[path] = error
-        answers = {}
-        for item in items:
-            if failure := errors.get(item.image):
-                status = "missing" if isinstance(failure, Missing) else "unreadable"
-                answers[item.id] = Answer(item.id, status, why=str(failure))
-        for batch in self.split([item for item in items if item.id not in answers]):  # sizes may have shrunk since
-            answers |= self._score(batch, pictures)
-        return [ScoredItem(item, answers[item.id], hashes.get(item.image, "")) for item in items]
 
-    def _score(self, items: Sequence[Item], pictures: Mapping[str, Image.Image]) -> dict[str, Answer]:
+def _records(scorer: Scorer, items: Sequence[Item], futures: Mapping[str, Future[Image.Image]]) -> list[ScoredItem]:
+    pictures, answers = dict[str, Image.Image](), dict[str, Answer]()
+    for item in items:
         try:
-            answers = _call(self._scorer, items, pictures)
-            self._size = min(self._max_size, max(self._size, len(_sentences(items))))
-            return answers
-        except (Exception, SystemExit) as error:  # a user's scorer can raise anything
-            why = _reason(error)
-            out_of_memory = _is_out_of_memory(error)
-        if out_of_memory:  # here, as the error's frames hold the batch
-            gc.collect()
-            if (torch := sys.modules.get("torch")) and torch.cuda.is_available():
-                torch.cuda.empty_cache()
-            self._size = min(self._size, max(1, len(_sentences(items)) // 2))
-        if len(items) == 1:
-            return {items[0].id: Answer(items[0].id, "failed", why=why)}
-        half = len(items) // 2  # between two pictures if there are several
-        between = [n for n in range(1, len(items)) if items[n].image != items[n - 1].image]
-        half = min(between or [half], key=lambda n: abs(n - half))
-        return self._score(items[:half], pictures) | self._score(items[half:], pictures)
+            pictures[item.image] = futures[item.image].result()
+        except (Missing, Unreadable, OSError) as error:
+            status = "missing" if isinstance(error, Missing) else "unreadable"
+            answers[item.id] = Answer(item.id, status, why=str(error))
+    if readable := [item for item in items if item.id not in answers]:
+        answers |= _score(scorer, readable, pictures)
+    return [ScoredItem(item, answers[item.id]) for item in items]
+
+
+def _score(scorer: Scorer, items: Sequence[Item], pictures: Mapping[str, Image.Image]) -> dict[str, Answer]:
+    """The answers of one call; where it fails, those of each item alone."""
+    try:
+        return _call(scorer, items, pictures)
+    except (Exception, SystemExit) as error:  # a user's scorer can raise anything
+        why = _reason(error)
+        if isinstance(error, MemoryError) or "out of memory" in why.lower():
+            raise ValueError(f"{why}; use a smaller batch_size") from None
+    if len(items) == 1:
+        return {items[0].id: Answer(items[0].id, "failed", why=why)}
+    return {name: answer for item in items for name, answer in _score(scorer, [item], pictures).items()}
 
 
 def _sentences(items: Iterable[Item]) -> dict[tuple[str, str], None]:
@@ -335,8 +279,3 @@ def _reason(error: BaseException) -> str:
     message = " ".join(str(error).split())
     reason = message if isinstance(error, ValueError) and message else f"{type(error).__name__}: {message}"
     return reason[:MAX_REASON_LENGTH]
-
-
-def _is_out_of_memory(error: BaseException) -> bool:
-    message = str(error).lower()
-    return isinstance(error, MemoryError) or "out of memory" in message or "can't allocate memory" in message
