@@ -23,10 +23,9 @@ from analysis.probe.corpora.items import Answer, Corpus, Item
 from analysis.probe.report.baselines import OF_SCENES, RULES, SALIENT, baselines, blank, sentence_table, shuffled
 from analysis.probe.report.baselines import _classifier as classifier
 from analysis.probe.report.baselines import _ngrams as ngrams
-from analysis.probe.report.outcomes import clustering
 from analysis.probe.scenes.corpus import build, read
 
-TEXT = ("shorter", "longer", "ngrams", "classifier", "hash")
+TEXT = ("shorter", "ngrams", "classifier")
 
 
 @pytest.fixture(scope="module", params=["checklist", "predicate_noun"])
@@ -65,9 +64,6 @@ def test_what_sees_gets_what_it_was_made_to_get(corpus: Corpus) -> None:
     found = baselines(corpus, 1)
     assert list(found) == list(RULES)
     assert shares(corpus.items, found["scene_oracle"]) == (1.0, 1.0)
-    assert shares(corpus.items, found["constant"]) == (0.0, 0.0)
-    single, pair = shares(corpus.items, found["random"])
-    assert abs(single - 0.5) < 0.2 and abs(pair - 0.25) < 0.2
     for grade in {item.labels["grade"] for item in corpus.items}:
         of_grade = [item for item in corpus.items if item.labels["grade"] == grade]
         wanted = (1.0, 1.0) if grade == "N1" else (0.5, 0.0)
@@ -88,15 +84,6 @@ def test_salience_is_read_from_the_pictures(tmp_path: Path) -> None:
         assert all(answer.why for answer in answers[:2])
     crops = predicate_noun.read_set(tmp_path / "made", "normal", True)
     assert all(shares(crops.items, answers) == (1.0, 1.0) for answers in baselines(crops, rules=SALIENT).values())
-
-
-def test_words_alone_solve_a_crop(corpus: Corpus) -> None:
-    if corpus.kind != "predicate_noun":
-        return
-    items = [replace(item, labels={**item.labels, "cropped": "true"}) for item in corpus.items]
-    cropped = replace(corpus, items=tuple(items))
-    assert shares(items, baselines(cropped, rules=OF_SCENES)["visible_words"]) == (1.0, 1.0)
-    assert shares(items, baselines(cropped, rules=OF_SCENES)["scene_oracle"]) == (1.0, 1.0)
 
 
 # Look-alikes of published data ---------------------------------------------------------------------------------------
@@ -121,8 +108,6 @@ def test_rules_solve_what_is_known_to_be_solvable() -> None:
     assert not set(found) & set(OF_SCENES)
     accuracy = {rule: sum(right(answers).values()) / 60 for rule, answers in found.items()}
     assert accuracy["shorter"] == accuracy["ngrams"] == accuracy["classifier"] == 1.0
-    assert accuracy["longer"] == 0.0
-    assert 0.2 < accuracy["hash"] < 0.8 and 0.2 < accuracy["random"] < 0.8
 
 
 def crossed(seed: int, by_word: bool) -> Corpus:
@@ -144,15 +129,7 @@ def crossed(seed: int, by_word: bool) -> Corpus:
 @pytest.mark.parametrize("rule", ["ngrams", "classifier"])
 def test_fitted_rules_learn_where_all_items_are_connected(rule: str) -> None:
     corpus = crossed(0, by_word=True)
-    assert len(set(clustering(corpus.items).connected.tolist())) == 1
     assert shares(corpus.items, baselines(corpus, rules=[rule])[rule]) == (1.0, 1.0)
-
-
-@pytest.mark.parametrize("rule", ["ngrams", "classifier"])
-def test_fitted_rules_are_near_chance_where_a_coin_decides(rule: str) -> None:
-    corpora = [crossed(seed, by_word=False) for seed in range(20)]
-    found = np.mean([shares(corpus.items, baselines(corpus, rules=[rule])[rule]) for corpus in corpora], axis=0)
-    assert np.abs(found - [0.5, 0.25]).max() < 0.04
 
 
 @pytest.mark.parametrize("rule", ["ngrams", "classifier"])
@@ -178,7 +155,7 @@ def test_several_captions_equal_ones_and_none() -> None:
 
 
 @pytest.mark.parametrize("corpus", [look_alike(), crossed(1, by_word=False)], ids=lambda corpus: corpus.name)
-@pytest.mark.parametrize("rule", [*TEXT, "random"])
+@pytest.mark.parametrize("rule", TEXT)
 def test_the_order_of_items_does_not_matter(rule: str, corpus: Corpus) -> None:
     items = list(corpus.items)
     random.Random(1).shuffle(items)
@@ -187,13 +164,6 @@ def test_the_order_of_items_does_not_matter(rule: str, corpus: Corpus) -> None:
         baselines(replace(corpus, items=tuple(items)), rules=[rule])[rule],
     )
     assert right(one) == right(other)
-
-
-def test_seeds_matter_and_repeat() -> None:
-    corpus = look_alike()
-    for rule in ("hash", "random"):
-        one, again, other = (right(baselines(corpus, seed, [rule])[rule]) for seed in (0, 0, 1))
-        assert one == again != other
 
 
 # Fitted rules, slowly ------------------------------------------------------------------------------------------------
@@ -219,7 +189,7 @@ def items_of(drawn: list[tuple[int, list[str], list[str], str, str]]) -> tuple[I
     )
 
 
-@settings(max_examples=150)
+@settings(max_examples=50)
 @given(drawn=ITEMS)
 def test_ngrams_are_those_of_a_naive_model(drawn: list[tuple[int, list[str], list[str], str, str]]) -> None:
     items = items_of(drawn)
@@ -244,7 +214,7 @@ def test_ngrams_are_those_of_a_naive_model(drawn: list[tuple[int, list[str], lis
             assert next(scores) == pytest.approx(total)
 
 
-@settings(max_examples=150)
+@settings(max_examples=50)
 @given(drawn=ITEMS)
 def test_the_classifier_is_a_naive_one(drawn: list[tuple[int, list[str], list[str], str, str]]) -> None:
     items = items_of(drawn)
@@ -266,27 +236,6 @@ def test_the_classifier_is_a_naive_one(drawn: list[tuple[int, list[str], list[st
         for sentence in (*item.positives, *item.negatives):
             odds = [math.log((counts[True][f] + 1) / (counts[False][f] + 1)) for f in features(sentence)]
             assert next(scores) == pytest.approx(sum(odds))
-
-
-@settings(max_examples=100)
-@given(drawn=ITEMS)
-def test_what_hangs_together_is_in_one_fold(drawn: list[tuple[int, list[str], list[str], str, str]]) -> None:
-    items = items_of(drawn)
-    texts = sentence_table(Corpus("c", "checklist", items, None), 0)
-    fold = dict(zip(texts["item"], texts["fold"], strict=True))
-    whole = clustering(items).connected.tolist()
-    axes = Counter(item.axis for item in items)
-    parts = Counter((item.axis, part) for item, part in zip(items, whole, strict=True))
-    large = [parts[item.axis, part] > axes[item.axis] / 5 for item, part in zip(items, whole, strict=True)]
-    clusters = set()
-    for a, one in enumerate(items):
-        clusters.add((one.axis, one.pair or a) if large[a] else whole[a])
-        for b, other in enumerate(items):
-            if one.axis == other.axis and one.pair and one.pair == other.pair:
-                assert fold[a] == fold[b]
-            if whole[a] == whole[b] and not large[a] and not large[b]:
-                assert fold[a] == fold[b]
-    assert len(set(fold.values())) == min(5, len(clusters))
 
 
 # Answers and pictures of other kinds ---------------------------------------------------------------------------------

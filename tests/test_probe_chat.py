@@ -271,7 +271,7 @@ def test_the_probability_of_an_answer_is_in_results(
     picture = Image.open(next((tmp_path / "data").rglob(lines[0]["image"])))
     _, (share,) = scorer_of(folder).with_probabilities([picture], [lines[0]["positives"][0]])
     assert shares[0] == pytest.approx(share, abs=1e-6)
-    report = (tmp_path / "out/report.md").read_text()
+    report = (tmp_path / "out/report.html").read_text()
     assert f"{result.yes_or_no:.3f} on average" in report and "set question=TEXT to ask in other words" in report
     assert load_results(tmp_path / "out")[0][0] == result
     config_file = tmp_path / "out" / result.name / "config.json"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -13,9 +14,16 @@ from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, f1_score, precision_score, recall_score
 
 from analysis.probe.corpora.items import Answer, Item
+from analysis.probe.report.intervals import clusters_of
 from analysis.probe.report.metrics import MACRO, MICRO, MetricRow, compare, measure, solved_blindly
-from analysis.probe.report.outcomes import clustering, outcomes
-from tests.crossed import answers_of
+from analysis.probe.report.outcomes import outcomes
+
+
+def answers_of(items: list[Item], right: Iterable[Any]) -> list[Answer]:
+    """Answers that are right, wrong, or tied (None)."""
+    scores = {True: (1.0, 0.0), False: (0.0, 1.0), None: (0.5, 0.5)}
+    pairs = [scores[None if one is None else bool(one)] for one in right]
+    return [Answer(item.id, "scored", (a,), (b,)) for item, (a, b) in zip(items, pairs, strict=True)]
 
 
 def items_of(pairs: int, axes: tuple[str, ...] = ("colour",), images: int | None = None, **labels: Any) -> list[Item]:
@@ -89,21 +97,6 @@ def test_micro_and_macro_averages_are_what_they_are_named() -> None:
     assert line(lines, MACRO).total == line(lines, MICRO).total == 20
 
 
-def test_axes_without_scores_are_no_part_of_the_mean() -> None:
-    items = items_of(4, ("a", "b"))
-    answers = [
-        replace(answer, status="missing", positives=(), negatives=()) if item.axis == "b" else answer
-        for item, answer in zip(items, answers_of(items, [True] * 8), strict=True)
-    ]
-    lines = measure(items, answers)
-    assert (line(lines, MACRO).single, line(lines, "b").single) == (100, None)
-    assert (line(lines, "b").missing, line(lines, MACRO).missing) == (4, 4)
-
-
-def test_empty_corpora_have_one_line() -> None:
-    assert measure([], []) == [MetricRow("all", MICRO, 0, 0, 0, 0, 0, 0)]
-
-
 def test_sources_grades_labels_and_crossings_have_lines_and_mixed_grades_say_so() -> None:
     items = [
         replace(item, source="xy"[n // 2 % 2], labels={
@@ -124,18 +117,6 @@ def test_sources_grades_labels_and_crossings_have_lines_and_mixed_grades_say_so(
     assert {one.value for one in lines if one.mixed} == {MICRO, "colour", "mid", "margin", "s", "l", "mid, s", "mid, l",
                                                          "margin, s", "margin, l"}  # fmt: skip
     assert {one.mixed for one in lines} == {"", "N1 and N2"}
-
-
-def test_grades_may_have_commas_and_stand_in_order_by_axis() -> None:
-    grades = ("hard, very", "easy", "hard")
-    items = [
-        replace(item, labels={"grade": grades[n // 4 % 3]}) for n, item in enumerate(items_of(12, ("b, of all", "a")))
-    ]
-    lines = measure(items, answers_of(items, [True] * 24))
-    assert [one.value for one in lines if one.by == "grade"] == ["easy", "hard", "hard, very"]
-    assert [one.value for one in lines if one.by == "axis and grade"] == [
-        f"{axis}, {grade}" for axis in ("b, of all", "a") for grade in ("easy", "hard", "hard, very")
-    ]
 
 
 # Rules ---------------------------------------------------------------------------------------------------------------
@@ -188,25 +169,16 @@ def test_matching_is_scikit_learns(scores: list[tuple[float, ...]]) -> None:
 # Clusters and intervals ----------------------------------------------------------------------------------------------
 
 
-@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 7)), max_size=30))
-def test_clusters_are_connected_parts(places: list[tuple[int, int]]) -> None:
-    """By spreading marks until nothing changes."""
-    items = [Item(str(n), f"{image}.png", ("a",), ("b",), "x", pair=str(pair) if pair else "")
-             for n, (image, pair) in enumerate(places)]  # fmt: skip
-    marks = list(range(len(items)))
-    for _ in items:
-        for a, one in enumerate(items):
-            for b, other in enumerate(items):
-                if one.image == other.image or (one.pair and one.pair == other.pair):
-                    marks[a] = marks[b] = min(marks[a], marks[b])
-    found = clustering(items).connected.tolist()
-    assert [[a == b for b in found] for a in found] == [[a == b for b in marks] for a in marks]
+def sizes(items: list[Item]) -> list[int]:
+    return np.unique(clusters_of(items), return_counts=True)[1].tolist()
 
 
-def test_crops_of_a_picture_are_one_cluster() -> None:
+def test_clusters_are_pairs_or_pictures_of_several_pairs() -> None:
+    assert sizes(items_of(3)) == [2, 2, 2]
+    assert sizes(items_of(6, images=3)) == [4, 4, 4]
+    assert sizes([replace(item, pair="") for item in items_of(3, images=2)]) == [3, 3]
     cut = [Item(str(n), f"{n}.png", ("a",), ("b",), "x", labels={"whole": f"{n // 2}.png"}) for n in range(6)]
-    assert np.array_equal(np.unique(clustering(cut).connected, return_counts=True)[1], [2, 2, 2])
-    assert {one.by for one in measure(cut, answers_of(cut, [True] * 6))} == {"all", "axis"}  # and no label to tell of
+    assert sizes(cut) == [2, 2, 2]
 
 
 def test_intervals_of_a_noisy_oracle_cover_the_truth() -> None:
@@ -267,89 +239,7 @@ def test_clusters_that_are_all_alike_are_no_certainty() -> None:
     assert one.difference_low == pytest.approx(100 - 200 * unlike)
 
 
-def test_a_large_and_a_small_cluster_are_no_certainty() -> None:
-    """Nearly all resamples have the large one, as often as not twice: their spread is far too small."""
-    items = [Item(str(n), f"{min(n // 99, 1)}.png", ("a",), ("b",), "x") for n in range(100)]
-    found = measure(items, answers_of(items, [n % 2 == 0 for n in range(100)]))[0]
-    assert found.clusters == 2 and found.single == 50
-    assert found.single_low is not None and found.single_high is not None
-    assert found.single_low < 10 and found.single_high > 90
-
-
-def test_intervals_cover_where_clusters_are_nearly_all_alike() -> None:
-    """Of a pair one is right, and in 4 of a hundred pairs both: 52 % of items, in samples of 12 pairs."""
-    items, held = items_of(12), 0
-    for seed in range(200):
-        right = np.stack([np.ones(12, bool), np.random.default_rng(seed).random(12) < 0.04], axis=1).ravel()
-        found = measure(items, answers_of(items, right))[0]
-        assert found.single_low is not None and found.single_high is not None
-        held += found.single_low <= 52 <= found.single_high
-    assert held >= 190
-
-
-def test_matching_has_the_interval_of_its_clusters() -> None:
-    """Where both sentences of an item are right, or both wrong, it is that of the items."""
-    items = items_of(60, images=40)
-    right = np.random.default_rng(0).random(120) < 0.7
-    found = measure(items, answers_of(items, right), threshold=0.5)[0]
-    assert (found.itm_accuracy, found.itm_low, found.itm_high) == (found.single, found.single_low, found.single_high)
-    assert found.itm_low is not None and found.itm_accuracy is not None and found.itm_low < found.itm_accuracy
-    axes = measure(items_of(60, ("a", "b", "b")), answers_of(items_of(60), right), threshold=0.5)
-    macro = line(axes, MACRO)
-    assert macro.itm_accuracy == pytest.approx(((line(axes, "a").single or 0) + (line(axes, "b").single or 0)) / 2)
-    assert (macro.itm_accuracy, macro.itm_low, macro.itm_high) == (macro.single, macro.single_low, macro.single_high)
-    uneven = [Item(str(n), f"{n}.png", ("a",) * (1 + n % 3), ("b",), "x") for n in range(300)]
-    random = np.random.default_rng(1)
-    scored = [Answer(i.id, "scored", tuple(random.random(len(i.positives))), (random.random(),)) for i in uneven]
-    one = measure(uneven, scored, threshold=0.3)[0]
-    marks = [[*(p > 0.3 for p in a.positives), *(n <= 0.3 for n in a.negatives)] for a in scored]
-    draws = []
-    for _ in range(800):
-        drawn = [marks[n] for n in random.integers(0, 300, 300)]
-        draws.append(100 * sum(map(sum, drawn)) / sum(map(len, drawn)))
-    assert (one.itm_low, one.itm_high) == pytest.approx(tuple(np.percentile(draws, [2.5, 97.5])), abs=0.7)
-
-
-def test_the_largest_cluster_is_counted_among_what_was_scored() -> None:
-    items = [Item(str(n), f"{max(n, 4)}.png", ("a",), ("b",), "x") for n in range(9)]
-    answers = answers_of(items, [True] * 9)
-    assert (measure(items, answers)[0].largest, measure(items, answers)[0].clusters) == (5, 5)
-    answers[0] = Answer("0", "missing", why="gone")
-    line = measure(items, answers)[0]
-    assert (line.largest, line.coverage) == (4, "total 9 = scored 8 + missing 1 + unreadable 0 + failed 0")
-
-
-def test_what_is_detectable_is_detected_4_times_in_5() -> None:
-    items = items_of(200)
-    random = np.random.default_rng(0)
-    found = measure(items, answers_of(items, random.random(400) < 0.6))[0]
-    assert found.detectable is not None
-    level, told = 60 - found.detectable, 0
-    for _ in range(300):
-        right = random.random(400) < 0.6
-        error = 100 * right.std() / np.sqrt(400)
-        told += 100 * right.mean() - level > 1.96 * error
-    assert 0.7 < told / 300 < 0.9
-
-
 # Models compared -----------------------------------------------------------------------------------------------------
-
-
-def test_models_are_compared_on_pairs_by_clusters() -> None:
-    items = items_of(60, images=60)  # pictures return after 30 pairs, so pairs n and n + 30 are a cluster
-    first = [True] * 120
-    second = [n // 2 >= 20 for n in range(120)]  # wrong on 20 pairs, each in a cluster of its own
-    found = compare({"a": outcomes(items, answers_of(items, first)), "b": outcomes(items, answers_of(items, second))})
-    assert len(found) == 1
-    one = found[0]
-    assert (one.of, one.number, one.first_accuracy) == ("pairs", 60, 100)
-    assert one.difference == pytest.approx(100 / 3)
-    assert (one.first_only, one.second_only) == (20, 0)
-    assert one.p_value == pytest.approx(2 / 2**20) and one.differs
-    assert one.difference_low < one.difference < one.difference_high
-    back = compare({"b": outcomes(items, answers_of(items, second)), "a": outcomes(items, answers_of(items, first))})[0]
-    assert back.difference == pytest.approx(-100 / 3)
-    assert (back.first_only, back.second_only) == (0, 20)
 
 
 def test_equal_models_do_not_differ_and_holm_counts_the_comparisons() -> None:

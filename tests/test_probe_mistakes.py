@@ -101,24 +101,16 @@ def test_every_wrong_item_is_counted_and_each_model_shows_some(out: Path) -> Non
     assert [mistakes.per_model(models) for models in (1, 8, 1000)] == [240, 120, 24]
 
 
-FILTERS: list[dict[str, str]] = [{}, {"axis": "Relation/spatial", "how": "below", "grade": "N2", "model": "mostly"}]
-
-
-@pytest.mark.parametrize("filters", FILTERS, ids=lambda filters: ",".join(filters.values()) or "all")
-def test_filters_show_what_the_answers_say(filters: dict[str, str], out: Path, open_page: Open) -> None:  # noqa: F811
+def test_page_shows_the_wrong_items_that_filters_choose(out: Path, open_page: Open) -> None:  # noqa: F811
+    filters = {"axis": "Relation/spatial", "how": "below", "grade": "N2", "model": "mostly"}
     driver = open_page(out / "report.html")
     for name, value in filters.items():
         driver.execute_async_script(CHOOSE, name, value)
-    labels = {f"item {n}": {"axis": "Object/Size" if n < 24 else "Relation/spatial", "grade": f"N{1 + n % 3}"}
-              for n in range(40)}  # fmt: skip
-    fitting = [(model, item) for (model, item), how in wrong_items(out).items()
-               if filters.items() <= ({"model": model, "how": how} | labels[item]).items()]  # fmt: skip
-    status = driver.find_element(By.ID, "status").text
-    assert status.startswith(f"{len(fitting)} of {len(fitting)} wrong answer") and "0 left out" in status
+    wrong = [item for (model, item), how in wrong_items(out).items() if (model, how) == ("mostly", "below")]
+    fitting = {item for item in wrong if int(item[5:]) >= 24 and int(item[5:]) % 3 == 1}
     cards = driver.find_elements(By.CSS_SELECTOR, ".card")
-    shown = {card.get_attribute("data-id"): int(str(card.get_attribute("data-errors"))) for card in cards}
-    wanted = {item: sum(item == other for _, other in fitting) for _, item in fitting}
-    assert len(shown) == min(24, len(wanted)) and shown.items() <= wanted.items()
+    assert {card.get_attribute("data-id") for card in cards} == fitting
+    assert driver.find_element(By.ID, "status").text.startswith(f"{len(fitting)} of {len(fitting)} wrong answer")
 
 
 def test_a_card_has_picture_sentences_and_margins(out: Path, open_page: Open) -> None:  # noqa: F811

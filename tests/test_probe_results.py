@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from analysis.probe.corpora.items import Item
-from analysis.probe.report.metrics import MICRO, MetricRow
 from analysis.probe.report.results import Result, groups, load_results, save_result
 from tests.probe_runs import MEASURING, answers_of, corpus_of, put
-
-LINE = MetricRow("all", MICRO, 1, 1, 0, 0, 0, 1)
 
 
 def test_results_come_back_as_they_were(tmp_path: Path) -> None:
@@ -22,18 +17,6 @@ def test_results_come_back_as_they_were(tmp_path: Path) -> None:
     result = put(tmp_path, corpus, "m", answers_of(corpus, [True] * 26), {"hash": answers_of(corpus, [False] * 26)})
     assert load_results(tmp_path) == ([result], [])
     save_result(tmp_path / result.name, result)  # again, in its place
-    assert load_results(tmp_path) == ([result], [])
-    assert not (tmp_path / result.name / ".kept").exists()
-
-
-def test_results_of_earlier_versions_are_read(tmp_path: Path) -> None:
-    """Baselines had another name."""
-    corpus = corpus_of(13)
-    result = put(tmp_path, corpus, "m", answers_of(corpus, [True] * 26), {"hash": answers_of(corpus, [False] * 26)})
-    (file,) = tmp_path.glob("*/result-*.json")
-    text = file.read_text()
-    assert text.count('"baselines"') == 1
-    file.write_text(text.replace('"baselines"', '"floors"'))
     assert load_results(tmp_path) == ([result], [])
 
 
@@ -64,22 +47,8 @@ def test_a_run_has_the_name_of_its_folder(tmp_path: Path) -> None:
     assert len(groups(results, tmp_path)[0].comparisons) == 1
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"measuring": {}},
-        {"corpus": {}},
-        {"model": 3},
-        {"averages": [{}]},
-        {"averages": [{"name": "a", "rule": "b", "value": "c", "lacking": []}]},
-        {"lines": [{}]},
-        {"lines": [{**asdict(LINE), "single": "most"}]},
-        {"baselines": {"hash": [{**asdict(LINE), "total": None}]}},
-        {"version": 2},
-    ],
-    ids=str,
-)
-def test_a_result_that_was_changed_is_left_out(change: dict[str, Any], tmp_path: Path) -> None:
+@pytest.mark.parametrize("change", [{"averages": [{}]}, {"lines": [{}]}, {"version": 2}], ids=str)
+def test_load_results_leaves_out_what_it_cannot_read(change: dict[str, Any], tmp_path: Path) -> None:
     corpus = corpus_of(13)
     result = put(tmp_path, corpus, "m", answers_of(corpus, [True] * 26), {})
     file = tmp_path / result.name / "result-corrected-mean.json"
@@ -111,27 +80,6 @@ def test_runs_of_one_model_are_told_apart(tmp_path: Path) -> None:
     assert set(groups([one, other])[0].models) == {"made-up-m", "made-up-m-again"}
 
 
-def test_names_that_are_one_name_as_a_file_are_kept_apart(tmp_path: Path) -> None:
-    for name in ("a b", "a/b"):
-        corpus = corpus_of(13, name)
-        put(tmp_path / name.replace("/", "_"), corpus, "m", answers_of(corpus, [True] * 26), {})
-    results = [*load_results(tmp_path / "a b")[0], *load_results(tmp_path / "a_b")[0]]
-    assert len({group.slug for group in groups(results)}) == 2
-
-
-def test_runs_of_one_name_and_other_weights_are_compared_on_their_own_crops(tmp_path: Path) -> None:
-    whole, cropped = corpus_of(26), corpus_of(26, "made up, cropped")
-    for weights, wrong in (("x", 4), ("y", 8)):
-        for corpus, wrong_here in ((whole, wrong), (cropped, wrong - 2)):
-            result = put(tmp_path, corpus, "a", answers_of(corpus, [n >= wrong_here for n in range(52)]), {})
-            folder = tmp_path / f"{result.name}-{weights}"
-            (tmp_path / result.name).rename(folder)
-            save_result(folder, replace(result, about={"weights": weights}))
-    (found,) = [one.cropped for one in groups(load_results(tmp_path)[0], tmp_path) if one.title == "made up"]
-    accuracies = [(one.first_accuracy, one.second_accuracy) for one in found]
-    assert accuracies == [pytest.approx((100 * a / 26, 100 * b / 26)) for a, b in ((25, 24), (23, 22))]
-
-
 def test_each_model_is_compared_with_itself_on_crops(tmp_path: Path) -> None:
     """Of three models one has no crops, and the p-values of the others are adjusted for two comparisons."""
     whole, cropped = corpus_of(26), corpus_of(26, "made up, cropped")
@@ -150,15 +98,3 @@ def test_each_model_is_compared_with_itself_on_crops(tmp_path: Path) -> None:
     assert [first.p_value, second.p_value] == pytest.approx([2 / 2**6, 2 / 2**5])
     assert [first.adjusted, second.adjusted] == pytest.approx([4 / 2**6, 2 / 2**5])
     assert found["made up, cropped"] == ()
-
-
-def test_crops_of_another_sample_are_not_compared(tmp_path: Path) -> None:
-    whole, cropped = corpus_of(13), corpus_of(13, "made up, cropped")
-
-    def renamed(item: Item) -> Item:
-        return replace(item, id=f"other {item.id}")
-
-    cropped = replace(cropped, items=tuple(map(renamed, cropped.items)))
-    for corpus in (whole, cropped):
-        put(tmp_path, corpus, "m", answers_of(corpus, [True] * 26), {})
-    assert [group.cropped for group in groups(load_results(tmp_path)[0], tmp_path)] == [(), ()]

@@ -12,9 +12,9 @@ import pytest
 
 from analysis.layout import Table
 from analysis.probe.corpora.taxonomy import PaperAverage
-from analysis.probe.report.metrics import MACRO, MICRO, measure
+from analysis.probe.report.metrics import MACRO, MICRO
 from analysis.probe.report.results import groups, load_results
-from analysis.probe.report.tables import interval_text, overview, tables, terminal_summary, value_text, warnings
+from analysis.probe.report.tables import interval_text, tables, terminal_summary
 from tests.probe_runs import AXES, answers_of, by_axis, corpus_of, group_of, made, put
 
 
@@ -81,22 +81,6 @@ def test_bold_is_above_coins_and_the_best(tmp_path: Path) -> None:
     assert [model for model, cell in rows.items() if cell.bold] == ["best"]
 
 
-def test_the_overview_has_all_models_on_all_corpora(out: Path) -> None:
-    found = groups(load_results(out)[0], out)
-    table = overview(found)
-    assert table is not None
-    rows = {(row[0].text, row[1].text): row for row in table.rows}
-    assert set(rows) == {(group.title, label) for group in found for label in group.models}
-    for group in found:
-        (accuracy,) = [table for table in tables(group) if table.name.endswith("-accuracy")]
-        for row in (row for row in accuracy.rows if row[0].text.startswith(MICRO)):
-            place = [name for _, name in accuracy.columns].index("right % [95 %]")
-            assert rows[group.title, row[1].text][place].text == row[place].text
-    alone = overview([replace(group, models={}) for group in found])
-    assert alone is not None and {row[1].text for row in alone.rows} >= {"shorter", "hash"}
-    assert overview([]) is None
-
-
 def column(table: Table, name: str) -> list[str]:
     place = [what for _, what in table.columns].index(name)
     return [row[place].text for row in table.rows]
@@ -113,33 +97,6 @@ def test_baselines_stand_beside_every_number(out: Path) -> None:
     assert names.count("blind rule") == 2 and "other pictures" not in names  # nobody was shown those
     assert "read the sentences alone" not in "".join(table.all_notes) and "reads the sentences alone" not in names
     assert any("Blind rule:" in note for note in table.all_notes)
-
-
-def test_salience_rules_stand_beside_every_number(out: Path) -> None:
-    group = group_of(out)
-    rules = {"most_ink": group.baselines["shorter"], "most_central": group.baselines["hash"]}
-    group = replace(group, baselines={**group.baselines, **rules})
-    table = next(table for table in tables(group) if table.name == "made-up-accuracy")
-    names = [what for _, what in table.columns]
-    found = dict(zip(zip(column(table, "items"), column(table, "answered by"), strict=True), table.rows, strict=True))
-    assert names.count("salience rule") == 2 and names[names.index("salience rule") - 1] == "blind rule"
-    row = found[AXES[2], "first"]
-    assert [row[n].text for n, name in enumerate(names) if name == "salience rule"] == ["100.0 most_ink"] * 2
-    assert [row[n].text for n, name in enumerate(names) if name == "ties"] == ["0"]  # no column is in another's place
-    line = next(line for line in group.models["first"] if line.value == AXES[2])
-    both = interval_text(line.pair_accuracy, line.pair_low, line.pair_high)
-    assert row[names.index("both right % [95 %]")].text == both
-    assert terminal_summary(group).count("salience rule") == 2 and "salience" not in terminal_summary(group_of(out))
-    assert any("Salience rule:" in note for note in table.all_notes)
-    baselines = next(table for table in tables(group) if table.name == "made-up-baselines")
-    assert {"most_ink", "most_central"} <= set(column(baselines, "answered by"))
-
-
-def test_lines_of_labels_name_the_label() -> None:
-    corpus = corpus_of(26)
-    items = tuple(replace(item, labels={"subject": ("Man", "Woman")[n % 2]}) for n, item in enumerate(corpus.items))
-    texts = [value_text(line) for line in measure(items, answers_of(corpus, [True] * 52))]
-    assert "subject: Man" in texts and AXES[0] in texts and MICRO in texts
 
 
 def test_itm_is_told_with_an_interval_where_it_was_asked(tmp_path: Path) -> None:
@@ -180,36 +137,3 @@ def test_a_group_is_printed_with_its_baselines(out: Path) -> None:
     assert "100.0 shorter" in row and " 50.0 " not in row and max(map(len, text.splitlines())) < 160
     assert text.count(AXES[2]) == 2  # in the flag, and on the first of its two lines
     assert text.count("blind rule") == 3  # above the numbers of items and of pairs, and where flags are explained
-
-
-def test_a_cluster_that_holds_most_items_is_told_of(tmp_path: Path) -> None:
-    corpus = corpus_of(26)
-    put(tmp_path, corpus, "m", answers_of(corpus, [True] * 52), {})
-    items = tuple(replace(item, image="one.png") if n < 12 else item for n, item in enumerate(corpus.items))
-    put(tmp_path, replace(corpus, name="other", items=items), "m", answers_of(corpus, [True] * 52), {})
-    told = {group.title: "\n".join(warnings(group)) for group in groups(load_results(tmp_path)[0])}
-    assert "12 of 52 items are one cluster" in told["other"] and "one cluster" not in told["made up"]
-
-
-def rough(tmp_path: Path, pictures: list[int]) -> list[str]:
-    """What is said of how sure a model is, on pairs whose pictures have these numbers."""
-    corpus = corpus_of(len(pictures) // 2)
-    items = tuple(replace(item, image=f"{n}.png") for item, n in zip(corpus.items, pictures, strict=True))
-    put(tmp_path, replace(corpus, items=items), "m", answers_of(corpus, [True] * len(items)), {})
-    (group,) = groups(load_results(tmp_path)[0])
-    return [line for line in warnings(group) if "intervals are rough" in line]
-
-
-def test_few_clusters_are_told_of(tmp_path: Path) -> None:
-    assert rough(tmp_path / "many", list(range(80))) == []
-    (line,) = rough(tmp_path / "four", list(range(8)))  # four pairs, each a quarter of all
-    assert "4 clusters" in line and "8 items" in line
-    (line,) = rough(tmp_path / "one", [0, 1, 1, 2, 2, 0] * 20)  # all hang together, by three pictures
-    assert "3 clusters" in line and "120 items" in line
-
-
-def test_a_picture_that_holds_most_items_is_told_of_where_all_hang_together(tmp_path: Path) -> None:
-    ring = [n // 2 % 100 for n in range(1, 201)]  # each picture in two pairs
-    assert rough(tmp_path / "ring", ring) == []
-    (line,) = rough(tmp_path / "hub", [0 if n % 2 else n // 2 % 50 for n in range(200)])  # one picture is in all pairs
-    assert "102 of 200 items are one cluster" in line

@@ -1,13 +1,12 @@
 """Baselines: rules that need no model, and models that see another picture.
 
 Blind rules read the sentences alone. Salience rules see the picture and prefer large or central objects. The other
-rules are random, constant, or know the scene; `scene_oracle` knows all of it and is the ceiling. On corpora from
+rules know the scene; `scene_oracle` knows all of it and is the ceiling. On corpora from
 scenes, where each item has its mirror, a blind rule has exactly half of the items and no pair right, and so does a
 salience rule if all words are shown. On published corpora they may have more.
 
-Ties are broken by a hash of the sentence, except for `constant`. Fitted rules (ngrams, classifier) are fitted on other
-items by cross-validation: never on the mirror, which has the answer, and on items with the same picture only if there
-are too few others (`_folds`).
+Ties are broken by a hash of the sentence. Fitted rules (ngrams, classifier) are fitted on other items by
+cross-validation: never on the mirror, which has the answer (`_folds`).
 """
 
 from __future__ import annotations
@@ -23,7 +22,6 @@ import pandas as pd
 from PIL import Image
 
 from analysis.probe.corpora.items import Answer, Corpus, Item, Missing, Scorer, Unreadable, open_picture
-from analysis.probe.report import outcomes
 from analysis.probe.scenes import corpus as scenes
 from analysis.probe.scenes.salience import WORDS, VisibleObject, from_pixels, preferred
 from analysis.probe.scenes.statements import content_words, visible_words
@@ -32,12 +30,8 @@ from travlr.streams import stream_key
 FOLDS = 5
 RULES = {
     "shorter": "the sentence with fewer characters",
-    "longer": "the sentence with more characters",
     "ngrams": "the likelier sentence, by pairs of words in true sentences of other items",
     "classifier": "the sentence whose words are more often true, by words and pairs of words of other items",
-    "hash": "the sentence with the larger hash",
-    "random": "either, at random",
-    "constant": "the same score for all: only ties",
     "most_ink": "of the words in only one sentence, that of the object with most ink, read from the pixels",
     "most_central": "of these words, that of the object nearest to the centre, read from the pixels",
     "visible_words": "the sentence with more words that are visible in the scene, in any order",
@@ -46,7 +40,7 @@ RULES = {
 SALIENT = ("most_ink", "most_central")
 OF_SCENES = (*SALIENT, "visible_words", "scene_oracle")
 """Rules that need to know the scene, or read it from pictures of our scenes."""
-BLIND = ("shorter", "longer", "ngrams", "classifier", "hash")
+BLIND = ("shorter", "ngrams", "classifier")
 
 
 def baselines(corpus: Corpus, seed: int = 0, rules: Sequence[str] = tuple(RULES)) -> dict[str, list[Answer]]:
@@ -72,43 +66,28 @@ def sentence_table(corpus: Corpus, seed: int) -> pd.DataFrame:
     """A row for each sentence of a corpus, an item's true ones before its false ones.
 
     item: its index. group: number of its axis and source; rules are fitted on each separately. fold: see `_folds`.
-    true, false: 1 or 0. hash, random: 0 <= x < 1; `hash` is equal for equal sentences.
+    true, false: 1 or 0. hash: 0 <= x < 1, equal for equal sentences.
     """
     rows = [
-        (n, text, place, int(place < len(item.positives)), noise(seed, text), noise(seed, item.id, str(place)))
+        (n, text, place, int(place < len(item.positives)), noise(seed, text))
         for n, item in enumerate(corpus.items)
         for place, text in enumerate((*item.positives, *item.negatives))
     ]
-    texts = pd.DataFrame(rows, columns=["item", "sentence", "place", "true", "hash", "random"], dtype=object)
-    texts = texts.astype({"item": int, "place": int, "true": int, "hash": float, "random": float})
+    texts = pd.DataFrame(rows, columns=["item", "sentence", "place", "true", "hash"], dtype=object)
+    texts = texts.astype({"item": int, "place": int, "true": int, "hash": float})
     places = pd.DataFrame([(item.axis, item.source) for item in corpus.items], columns=["axis", "source"])
     groups = places.groupby(["axis", "source"]).ngroup().to_numpy()
-    folds = _folds(corpus.items, groups, seed)
+    folds = _folds(corpus.items, seed)
     return texts.assign(false=1 - texts["true"], group=groups[texts["item"]], fold=folds[texts["item"]])
 
 
-def _folds(items: Sequence[Item], groups: np.ndarray, seed: int) -> np.ndarray:
-    """(N,) fold of cross-validation, 0 to FOLDS - 1, equal for items in one connected cluster of pictures and pairs.
-
-    If a cluster has more items of an axis and source than a fold should have, its items are distributed pair by pair,
-    as the rules would otherwise be fitted on too few. The mirror is still never used, but other sentences of the same
-    picture may be, so the rules may score higher than on new pictures.
-
-    All folds have the same number of clusters, in the order of a hash, so the order of items does not matter.
-    """
-    units = outcomes.clustering(items)
-    table = pd.DataFrame({"group": groups, "whole": units.connected, "pair": units.clusters[:, 1]})
-    items_of_cluster = table.groupby(["group", "whole"])["pair"].transform("size")
-    is_large = FOLDS * items_of_cluster > table.groupby("group")["pair"].transform("size")
-    table["group"] = table["group"].where(is_large, -1)
-    table["cluster"] = table["pair"].where(is_large, table["whole"])
-    names = [item.id if large else item.image for item, large in zip(items, is_large, strict=True)]
-    table["name"] = pd.Series(names, dtype=object)
-    clusters = table.sort_values("name").drop_duplicates(["group", "cluster"])
-    clusters["hash"] = [noise(seed, "fold", name) for name in clusters["name"]]
-    clusters = clusters.sort_values(["hash", "name"])[["group", "cluster"]]
-    clusters["fold"] = np.arange(len(clusters)) % FOLDS
-    return np.asarray(table.merge(clusters, on=["group", "cluster"], how="left")["fold"])
+def _folds(items: Sequence[Item], seed: int) -> np.ndarray:
+    """(N,) fold of cross-validation, 0 to FOLDS - 1: equal for an item and its mirror, and for items without a mirror
+    that share a picture. Folds have the same number of these, in the order of a hash."""
+    names = [item.pair or item.image for item in items]
+    order = sorted(set(names), key=lambda name: noise(seed, "fold", name))
+    fold = {name: place % FOLDS for place, name in enumerate(order)}
+    return np.array([fold[name] for name in names], int)
 
 
 def _tokens(texts: pd.DataFrame) -> pd.DataFrame:
@@ -157,12 +136,8 @@ def _ranked(texts: pd.DataFrame, scores: np.ndarray) -> pd.Series:
 
 TEXT_RULES: dict[str, Callable[[pd.DataFrame], pd.Series]] = {
     "shorter": lambda texts: texts["hash"] - texts["sentence"].map(len),
-    "longer": lambda texts: texts["hash"] + texts["sentence"].map(len),
     "ngrams": lambda texts: _ranked(texts, _ngrams(texts)),
     "classifier": lambda texts: _ranked(texts, _classifier(texts)),
-    "hash": lambda texts: texts["hash"],
-    "random": lambda texts: texts["random"],
-    "constant": lambda texts: 0.0 * texts["hash"],
 }
 
 

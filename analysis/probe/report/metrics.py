@@ -1,8 +1,9 @@
 """Accuracies with confidence intervals, and comparisons of models on the same items.
 
-Shares are percent, 0 to 100. Intervals are 95 %; they and the tests treat items that share a picture, and an item and
-its mirror, as dependent (`analysis.probe.report.intervals`). An item is right where its true sentences score above its
-false ones; a tie is wrong. Items that were not scored are counted in every row, but are not part of its shares.
+Shares are percent, 0 to 100. Intervals are 95 %, over clusters of items that share a picture or a pair
+(`analysis.probe.report.intervals`); a pair is in the cluster of its first item. An item is right where its true
+sentences score above its false ones; a tie is wrong. Items that were not scored are counted in every row, but are not
+part of its shares.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from analysis.probe.corpora.items import STATUSES, WHOLE, Answer, Item
-from analysis.probe.report.intervals import Clustering, interval, sign_test
+from analysis.probe.report.intervals import interval, sign_test
 from analysis.probe.report.outcomes import Outcomes, outcomes
 from analysis.statistics import holm
 from train.results.scores import LEVEL
@@ -30,9 +31,8 @@ GRADE, AXIS_GRADE = "grade", "axis and grade"
 class MetricRow:
     """The metrics of a group of items. by, value: the group, such as axis `predicate`, or `all items` (micro average).
 
-    total = scored + missing + unreadable + failed. clusters: number of clusters of dependent scored items; where
-    pictures and pairs cross, the smaller of both numbers. largest: scored items of the largest cluster. single:
-    accuracy over items.
+    total = scored + missing + unreadable + failed. clusters: number of clusters of dependent scored items. largest:
+    scored items of the largest cluster. single: accuracy over items.
     pairs: number of complete pairs; pair_accuracy: both items right; same: the same sentence preferred for both
     pictures; decisive: both right, among pairs with both right or both wrong (50 without grounding). detectable:
     smallest difference from a level that is detected with power 80 %. published: single accuracy as the released code
@@ -131,37 +131,37 @@ def _line(by: str, value: str, results: Outcomes, groups: Sequence[np.ndarray]) 
     for n, places in enumerate(groups):
         code[places] = 2 * n
     scored = np.sort(every[results.scored[every]])
-    both, units = scored_pairs(results, scored), results.units.take(scored)
+    both, clusters = scored_pairs(results, scored), results.clusters
     values: dict[str, Any] = {}
     if len(scored):
         codes = code[scored] + results.right[scored]
-        share, low, high, error = _mean_share(codes, len(groups), units, results.seed)
+        share, low, high, error = _mean_share(codes, len(groups), clusters[scored], results.seed)
         values |= {"single": share, "single_low": low, "single_high": high, "detectable": POWER * error or None}
         values["published"] = 100 * float(results.published[scored].mean())
     if len(both):
         codes = code[both[:, 0]] + results.right[both].all(axis=1)
-        share, low, high, _ = _mean_share(codes, len(groups), pair_clusters(results, both), results.seed)
+        share, low, high, _ = _mean_share(codes, len(groups), clusters[both[:, 0]], results.seed)
         values |= {"pair_accuracy": share, "pair_low": low, "pair_high": high, **_pair_values(results, both)}
     if results.itm is not None and len(scored):
         right, item = _sentences(results.itm, scored)
-        share, low, high, _ = _mean_share(code[item] + right, len(groups), results.units.take(item), results.seed)
+        share, low, high, _ = _mean_share(code[item] + right, len(groups), clusters[item], results.seed)
         values |= itm_shares(results.itm[scored].sum(axis=0))
         values |= {"itm_accuracy": share, "itm_low": low, "itm_high": high}
     if len(groups) > 1:
         values = {name: one for name, one in values.items() if name in AVERAGED}
-    return MetricRow(by=by, value=value, **_counts(results, every, units, len(both)), **values)
+    return MetricRow(by=by, value=value, **_counts(results, every, clusters[scored], len(both)), **values)
 
 
-def _counts(results: Outcomes, places: np.ndarray, units: Clustering, pairs: int) -> dict[str, Any]:
-    """The counts of a row. units: of the scored items."""
+def _counts(results: Outcomes, places: np.ndarray, clusters: np.ndarray, pairs: int) -> dict[str, Any]:
+    """The counts of a row. clusters: of the scored items."""
     statuses = results.statuses[places]
     grades = sorted({grade for n in places.tolist() if (grade := results.items[n].labels.get(GRADE, ""))})
-    sizes = units.sizes()
+    sizes = np.unique(clusters, return_counts=True)[1]
     return {
         "total": len(places),
         **{status: int((statuses == status).sum()) for status in STATUSES},
-        "clusters": min(map(len, sizes)),
-        "largest": max(int(counts.max(initial=0)) for counts in sizes),
+        "clusters": len(sizes),
+        "largest": int(sizes.max(initial=0)),
         "ties": int(results.tie[places].sum()),
         "pairs": pairs,
         "mixed": " and ".join(grades) if len(grades) > 1 else "",
@@ -175,11 +175,6 @@ def scored_pairs(results: Outcomes, scored: np.ndarray) -> np.ndarray:
     return np.stack([first, second], axis=1)[np.isin(second, scored)]
 
 
-def pair_clusters(results: Outcomes, both: np.ndarray) -> Clustering:
-    """Clusters of pairs by their two pictures. both: (P, 2) indices of their items."""
-    return Clustering(results.units.clusters[both, 0], dyadic=True)
-
-
 def _pair_values(results: Outcomes, both: np.ndarray) -> dict[str, float | None]:
     right, tie = results.right[both], results.tie[both]
     all_right = int(right.all(axis=1).sum())
@@ -189,7 +184,7 @@ def _pair_values(results: Outcomes, both: np.ndarray) -> dict[str, float | None]
     return {"same": 100 * float(one_right.mean()), "decisive": 100 * float(all_right) / sure if sure else None}
 
 
-def _mean_share(codes: np.ndarray, groups: int, units: Clustering, seed: int) -> tuple[float, float, float, float]:
+def _mean_share(codes: np.ndarray, groups: int, clusters: np.ndarray, seed: int) -> tuple[float, float, float, float]:
     """The mean over groups of the share of odd codes, without empty groups, with its interval and standard error."""
 
     def mean(counts: np.ndarray) -> np.ndarray:
@@ -198,7 +193,7 @@ def _mean_share(codes: np.ndarray, groups: int, units: Clustering, seed: int) ->
             return np.asarray(100 * np.nanmean(cells[..., 1] / cells.sum(axis=-1), axis=-1))
 
     value = float(mean(np.bincount(codes, minlength=2 * groups)))
-    return value, *interval(value, units, codes, 2 * groups, mean, seed)
+    return value, *interval(value, clusters, codes, 2 * groups, mean, seed)
 
 
 def _sentences(itm: np.ndarray, scored: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -255,9 +250,8 @@ class ModelComparison:
     """Two models on the items that both scored. of: `pairs` (both items right) if there are any, else `items`.
 
     difference: first minus second, percentage points, with its interval. first_only, second_only: clusters of which
-    one model has more right than the other; where clusters overlap, pairs or items that only one has right. p_value:
-    two-sided McNemar test of these (`intervals.sign_test`); adjusted: by Holm, for all comparisons. differs:
-    adjusted below 0.01 and the interval without 0.
+    one model has more right than the other. p_value: two-sided McNemar test of these (`intervals.sign_test`); adjusted:
+    by Holm, for all comparisons. differs: adjusted below 0.01 and the interval without 0.
     """
 
     first: str
@@ -299,7 +293,7 @@ def _compare_two(first: str, one: Outcomes, second: str, other: Outcomes) -> Mod
     both = scored_pairs(one, scored)
     places = both if len(both) else scored[:, None]
     right = [results.right[places].all(axis=1) for results in (one, other)]
-    units = pair_clusters(one, places) if len(both) else one.units.take(scored)
+    clusters = one.clusters[places[:, 0]]
     lead = right[0].astype(int) - right[1].astype(int)
 
     def difference(counts: np.ndarray) -> np.ndarray:
@@ -307,8 +301,8 @@ def _compare_two(first: str, one: Outcomes, second: str, other: Outcomes) -> Mod
 
     first_accuracy, second_accuracy = (100 * float(hits.mean()) for hits in right)
     gap = first_accuracy - second_accuracy
-    low, high, _ = interval(gap, units, lead + 1, 3, difference, one.seed, -100, 100)
-    first_only, second_only, p_value = sign_test(units, lead)
+    low, high, _ = interval(gap, clusters, lead + 1, 3, difference, one.seed, -100, 100)
+    first_only, second_only, p_value = sign_test(clusters, lead)
     return ModelComparison(
         first, second, "pairs" if len(both) else "items", len(places), first_accuracy, second_accuracy,
         gap, low, high, first_only, second_only, p_value, adjusted=p_value, differs=False,

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.probe.corpora.items import WHOLE, Answer, Item
-from analysis.probe.report.intervals import Clustering
+from analysis.probe.corpora.items import Answer, Item
+from analysis.probe.report.intervals import clusters_of
 
 # Relative change of a score with the batch size: the rounding of sums, or of the score itself.
 TOLERANCES = {"float32": 1e-5, "float64": 1e-10, "bf16": 2**-8, "float16": 2**-11}
@@ -26,8 +26,8 @@ def compared_scores(answer: Answer, sentences: str) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class Outcomes:
-    """Items and answers as arrays, all (N,). right, tie: False for items that were not scored. units: clusters of the
-    items by picture and by pair. partner: index of an item's mirror, -1 without one. statuses: as `Answer.status`.
+    """Items and answers as arrays, all (N,). right, tie: False for items that were not scored. clusters: of
+    dependent items. partner: index of an item's mirror, -1 without one. statuses: as `Answer.status`.
     itm: (N, 4), see `itm_counts`; None without a threshold. compared: (N, 2), see `compared_scores`."""
 
     items: Sequence[Item]
@@ -35,7 +35,7 @@ class Outcomes:
     right: np.ndarray
     tie: np.ndarray
     published: np.ndarray
-    units: Clustering
+    clusters: np.ndarray
     partner: np.ndarray
     itm: np.ndarray | None
     compared: np.ndarray
@@ -69,15 +69,14 @@ def outcomes(
         first[n] = compared_scores(answers[n], "first")
     margin, largest = compared[:, 0] - compared[:, 1], np.maximum(1.0, np.abs(compared).max(axis=1))
     tie = scored & (np.abs(margin) <= tolerance * largest)
-    units = clustering(items)
     return Outcomes(
         items=items,
         statuses=statuses,
         right=scored & (margin > 0) & ~tie,
         tie=tie,
         published=scored & (first[:, 0] > first[:, 1]),
-        units=units,
-        partner=_partners(units.clusters[:, 1]),
+        clusters=clusters_of(items),
+        partner=_partners(items),
         itm=None if threshold is None else itm_counts(answers, threshold),
         compared=compared,
         seed=seed,
@@ -94,21 +93,14 @@ def itm_counts(answers: Sequence[Answer], threshold: float) -> np.ndarray:
     return counts
 
 
-def clustering(items: Sequence[Item]) -> Clustering:
-    """Clusters of items by picture (crops belong to their whole picture) and by pair. Other items are pairs of one."""
-    numbers: dict[tuple[str, str], int] = {}
-    clusters = np.empty((len(items), 2), np.int64)
+def _partners(items: Sequence[Item]) -> np.ndarray:
+    """(N,) index of the other item of a pair; -1 unless there is exactly one."""
+    pairs: dict[str, list[int]] = {}
     for n, item in enumerate(items):
-        picture, pair = ("picture", item.labels.get(WHOLE, item.image)), ("pair", item.pair)
-        clusters[n, 0] = numbers.setdefault(picture, len(numbers))
-        clusters[n, 1] = numbers.setdefault(pair if item.pair else ("item", str(n)), len(numbers))
-    return Clustering(clusters)
-
-
-def _partners(pairs: np.ndarray) -> np.ndarray:
-    """(N,) index of the other item of a pair; -1 unless there is exactly one. pairs: (N,) numbers of pairs."""
-    partner = np.full(len(pairs), -1)
-    of_two = np.flatnonzero(np.bincount(pairs)[pairs] == 2)
-    both = of_two[np.argsort(pairs[of_two], kind="stable")].reshape(-1, 2)
-    partner[both] = both[:, ::-1]
+        if item.pair:
+            pairs.setdefault(item.pair, []).append(n)
+    partner = np.full(len(items), -1)
+    for places in pairs.values():
+        if len(places) == 2:
+            partner[places] = places[::-1]
     return partner

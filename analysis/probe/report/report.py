@@ -1,30 +1,24 @@
-"""The report on all runs in a folder: a page, the same as text, and tables and figures as files.
+"""The report on all runs in a folder: a page, and tables and figures as files.
 
 OUT/report.html   everything on one page that loads nothing else, with wrong items to look at
-OUT/report.md     the same as text, without the items
 OUT/tables/       each table as Markdown and CSV; OUT/figures/: radar charts and bars as SVG and PNG
-OUT/report.json   SHA-256 of these files; the next report removes those that nobody has changed
 
-The report covers all runs whose folders are in OUT.
+The report covers all runs whose folders are in OUT. It is written over an earlier one.
 """
 
 from __future__ import annotations
 
 import base64
-import contextlib
-import hashlib
 import html
-import json
-import re
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from matplotlib.figure import Figure
 
-from analysis.document import escape_markdown, folded_table, html_list, report_style, table_block
+from analysis.document import folded_table, html_list, report_style, table_block
 from analysis.figures.panels import save
 from analysis.layout import Table
 from analysis.probe.report.figures import figures
@@ -33,9 +27,8 @@ from analysis.probe.report.results import Group, Result, groups, load_results
 from analysis.probe.report.tables import overview, tables, warnings
 from travlr.browse import filled
 from travlr.browse import write as write_whole
-from travlr.files import waiting_lock
 
-PAGE, TEXT_PAGE, FILES, LOCK = "report.html", "report.md", "report.json", ".report.lock"
+PAGE = "report.html"
 FORMATS = ("svg", "png")
 WIDE = 6.6  # inches; a wider figure has the page's whole width
 TEMPLATE = Path(__file__).with_name("report.html")
@@ -52,20 +45,14 @@ class GroupReport:
 
 
 def write(out: Path) -> list[Group]:
-    """Write tables, figures and pages on all runs in a folder, over earlier ones. Returns the groups of runs."""
-    out.mkdir(parents=True, exist_ok=True)
-    with waiting_lock(out / LOCK):  # so that the last process to finish reports on all runs
-        results, skipped = load_results(out)
-        contents = [_content(group) for group in groups(results, out)]
-        files = {path: data for content in contents for path, data in content.files.items()}
-        files[TEXT_PAGE] = markdown(contents, skipped).encode()
-        files[PAGE] = html_page(out, contents, skipped).encode()
-        for name, data in files.items():
-            (out / name).parent.mkdir(parents=True, exist_ok=True)
-            write_whole(out / name, data)
-        _remove_stale(out, files)
-        digests = {name: _digest(data) for name, data in sorted(files.items())}
-        write_whole(out / FILES, json.dumps({"version": 1, "files": digests}, indent=1) + "\n")
+    """Write tables, figures and the page on all runs in a folder, over earlier ones. Returns the groups of runs."""
+    results, skipped = load_results(out)
+    contents = [_content(group) for group in groups(results, out)]
+    files = {path: data for content in contents for path, data in content.files.items()}
+    files[PAGE] = html_page(out, contents, skipped).encode()
+    for name, data in files.items():
+        (out / name).parent.mkdir(parents=True, exist_ok=True)
+        write_whole(out / name, data)
     return [content.group for content in contents]
 
 
@@ -79,39 +66,7 @@ def _content(group: Group) -> GroupReport:
     return GroupReport(group, group_tables, group_figures, files)
 
 
-def _remove_stale(out: Path, files: Mapping[str, bytes]) -> None:
-    """Remove unchanged files of the last report that this one does not have."""
-    last: Any = {}
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        last = dict(json.loads((out / FILES).read_text(encoding="utf-8"))["files"])
-    for name, digest in last.items():
-        stale = name not in files and re.fullmatch(r"(tables|figures)/[^/]+", name) and (out / name).is_file()
-        if stale and _digest((out / name).read_bytes()) == digest:
-            (out / name).unlink()
-
-
-def _digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
-
-
 # The page ------------------------------------------------------------------------------------------------------------
-
-
-def markdown(contents: Sequence[GroupReport], skipped: Sequence[str]) -> str:
-    """The report as plain text."""
-
-    def listed(lines: Iterable[str]) -> list[str]:
-        return [*(f"- {escape_markdown(line)}" for line in lines), ""]
-
-    lines = ["# Report of probes", ""]
-    if scores := overview([content.group for content in contents]):
-        lines += [scores.markdown(), ""]
-    for content in contents:
-        lines += [f"## {escape_markdown(content.group.title)}", "", *listed(warnings(content.group))]
-        lines += [line for table in content.tables for line in (table.markdown(), "")]
-        lines += [f"![{escape_markdown(file)}](figures/{file}.png)\n" for file in content.figures]
-        lines += ["Runs:", "", *listed(map(_about, content.group.results))]
-    return "\n".join([*lines, "## Left out", "", *(listed(skipped)[:-1] if skipped else ["Nothing."])]) + "\n"
 
 
 def _about(result: Result) -> str:

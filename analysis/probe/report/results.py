@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from analysis.probe.corpora.taxonomy import PaperAverage
 from analysis.probe.report.baselines import SALIENT
@@ -15,9 +15,7 @@ from analysis.probe.report.metrics import AXIS_GRADE, MICRO, MetricRow, ModelCom
 from analysis.probe.report.outcomes import Outcomes, outcomes
 from analysis.probe.scorers.scoring import ANSWERS, ScoredItem, read_answers
 from travlr.browse import write
-from travlr.files import regular
 
-T = TypeVar("T")
 VERSION = 1
 RESULT = "result-{rules}-{sentences}.json"  # in a run's folder
 MODEL_SETTINGS = ("head", "question", "prompt", "size", "regions", "precision", "weights")  # in `about`
@@ -64,7 +62,7 @@ def load_results(out: Path) -> tuple[list[Result], list[str]]:
     results, skipped = [], []
     for path in sorted(out.glob("*/result-*.json")):
         try:
-            results.append(_parsed(json.loads(regular(path).read_text(encoding="utf-8")) | {"name": path.parent.name}))
+            results.append(_parsed(json.loads(path.read_text(encoding="utf-8")) | {"name": path.parent.name}))
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             skipped.append(f"{path}: cannot be read ({' '.join(str(error).split())})")
     return results, skipped
@@ -73,30 +71,10 @@ def load_results(out: Path) -> tuple[list[Result], list[str]]:
 def _parsed(values: dict[str, Any]) -> Result:
     if values.pop("version") != VERSION:
         raise ValueError("it has another version")
-    values["lines"] = tuple(_checked(MetricRow, one) for one in values["lines"])
-    baselines = values.pop("floors") if "floors" in values else values["baselines"]  # their name in earlier versions
-    values["baselines"] = {name: tuple(_checked(MetricRow, row) for row in rows) for name, rows in baselines.items()}
-    values["averages"] = tuple(_checked(PaperAverage, one) for one in values["averages"])
-    result = _checked(Result, values | {"blind": tuple(values["blind"])})
-    for part, names in (
-        (result.corpus, ("name", "digest", "items", "notes")),
-        (result.measuring, ("task", "rules", "sentences", "tolerance", "seed")),
-    ):
-        if lacking := [name for name in names if name not in part]:
-            raise ValueError(f"it lacks {', '.join(lacking)}")
-    return result
-
-
-SIMPLE = {"str": str, "int": int, "float | None": float | int | None}
-
-
-def _checked(kind: type[T], values: Mapping[str, Any]) -> T:
-    """A dataclass from JSON. Raises `TypeError` for other names, `ValueError` for a text or number of another type."""
-    record = kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
-    for attribute in fields(kind):  # type: ignore[arg-type]
-        if not isinstance(getattr(record, attribute.name), SIMPLE.get(str(attribute.type), object)):
-            raise ValueError(f"{attribute.name} is not {attribute.type}")
-    return record
+    values["lines"] = tuple(MetricRow(**one) for one in values["lines"])
+    values["baselines"] = {name: tuple(MetricRow(**row) for row in rows) for name, rows in values["baselines"].items()}
+    values["averages"] = tuple(PaperAverage(**one | {"lacking": tuple(one["lacking"])}) for one in values["averages"])
+    return Result(**values | {"blind": tuple(values["blind"])})
 
 
 # Groups --------------------------------------------------------------------------------------------------------------

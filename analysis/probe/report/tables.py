@@ -28,8 +28,7 @@ NOTES = (
     "Pairs: an item and its mirror, with the same sentences of which the other is true. Same sentence: preferred for "
     "both pictures, so that the text decided. Decisive: both right, of pairs that are both right or both wrong.",
     "Detectable: the difference from a level, in points, that is detected with a power of 80 %.",
-    "Intervals treat items that share a picture, and mirrors, as dependent: bootstrap over clusters of these; where "
-    "pictures and pairs cross, Wilson's interval with the two-way cluster-robust variance.",
+    "Intervals treat items that share a picture, or mirrors, as dependent: bootstrap over clusters of these.",
 )
 OF_MODELS = (
     "Blind rule: the best accuracy of a rule that reads the sentences alone, on all items, and its name if it is the "
@@ -40,11 +39,9 @@ OF_MODELS = (
     "By chance alone, one row in forty is bold.",
 )
 OF_COMPARISONS = (
-    "Pairs: both items right. Only first, only second: clusters of which this model has more right; where pictures "
-    "and pairs cross, pairs or items that only this model has right.",
-    "p: two-sided exact McNemar test over clusters; where pictures and pairs cross, McNemar's test with the "
-    "two-way cluster-robust variance. Holm: adjusted for the number of comparisons in this table. Differ: "
-    "adjusted p below 0.01, and an interval without 0.",
+    "Pairs: both items right. Only first, only second: clusters of which this model has more right.",
+    "p: two-sided exact McNemar test over clusters. Holm: adjusted for the number of comparisons in this table. "
+    "Differ: adjusted p below 0.01, and an interval without 0.",
 )
 BINDING = "The same pairs, with pictures cropped to the sentence's objects and with whole ones: the cost of binding."
 
