@@ -211,8 +211,6 @@ def main(arguments: list[str]) -> None:
     options = parser().parse_args(arguments)
     if options.out.suffix.lower() != ".png":
         raise UsageError(f"--out {options.out}: must end in .png")
-    if options.out.exists():
-        raise UsageError(f"--out {options.out}: exists; choose another file")
     words_in(options.text)
     try:
         image = picture_from(options.image)

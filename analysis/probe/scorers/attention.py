@@ -2,7 +2,7 @@
 
 - One encoder for words and regions or patches (VisualBERT, UNITER, ViLT): relevance through all layers (Chefer et al.
   2021, equations 5 and 6), from the first token for the sentence, and from a word's tokens for the word.
-- Cross-attention from words to the picture (ALBEF, BLIP, LXMERT): Grad-CAM (Li et al. 2021, section 6.1), averaged over
+- Cross-attention from words to the picture (ALBEF, LXMERT): Grad-CAM (Li et al. 2021, section 6.1), averaged over
   all layers: a word's row for the word, the sum of all rows for the sentence.
 - Two encoders (CLIP): relevance of patches for the picture's first token (as above). There is no attention between
   words and picture, so a word's map is that of the word as a sentence.
@@ -21,7 +21,6 @@ from torch import Tensor, nn
 
 from analysis.probe.scorers.base import WORD, ModelScorer
 from train.data.inputs import Tensors
-from train.models.hub import quiet
 
 MAX_SIDE = 640  # pixels of the longer side of a map; no model has a higher resolution
 
@@ -144,8 +143,7 @@ def recorded(model: nn.Module, modules: Sequence[nn.Module]) -> Iterator[dict[nn
         layers.attend = unfused
     else:
         before = settings._attn_implementation
-        with quiet():  # BLIP, which is always unfused, warns that it cannot be set
-            model.set_attn_implementation("eager")  # type: ignore[operator]
+        model.set_attn_implementation("eager")  # type: ignore[operator]
         settings.output_attentions = True
     try:
         yield weights
@@ -156,8 +154,7 @@ def recorded(model: nn.Module, modules: Sequence[nn.Module]) -> Iterator[dict[nn
             layers.attend = fused
         else:
             settings.output_attentions = False
-            with quiet():
-                model.set_attn_implementation(before)  # type: ignore[operator]
+            model.set_attn_implementation(before)  # type: ignore[operator]
 
 
 # Self-attention and cross-attention modules by class of model.
@@ -170,7 +167,6 @@ SELF: dict[str, Callable[[Any], list[nn.Module]]] = {
 CROSS: dict[str, Callable[[Any], list[nn.Module]]] = {
     "Albef": lambda m: [layer.crossattention.self for layer in m.text_encoder.encoder.layer[m.shape.layers :]],
     "Lxmert": lambda m: [layer.visual_attention.att for layer in m.lxmert.encoder.x_layers],
-    "BlipForImageTextRetrieval": lambda m: [layer.crossattention.self for layer in m.text_encoder.encoder.layer],
 }
 
 
