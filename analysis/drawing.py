@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -118,18 +117,15 @@ def draw_all(
 ) -> list[WorkResult]:
     """The result of each work item, in order; figures are written to `folder`.
 
-    workers: number of processes, 0 for one per core. Raises `ValueError` where a process dies.
+    workers: number of processes, 0 for one per core.
     """
     _begin(runs, folder, formats)  # of this process, which draws where there is one worker
-    prepare, results = partial(_begin, runs, folder, formats), dict[WorkItem, WorkResult]()
-    with (
-        Progress(sum(item.steps for item in items), log, "runs and figures") as progress,
-        contextlib.closing(run_in_workers(process_item, list(items), workers, prepare=prepare)) as finished,
-    ):
-        for item, result in finished:
-            results[item] = result
+    prepare, results = partial(_begin, runs, folder, formats), []
+    with Progress(sum(item.steps for item in items), log, "runs and figures") as progress:
+        for item, result in zip(items, run_in_workers(process_item, list(items), workers, prepare), strict=True):
+            results.append(result)
             progress.advance(item.steps)
-    return [results[item] for item in items]
+    return results
 
 
 def process_item(item: WorkItem) -> WorkResult:

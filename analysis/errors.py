@@ -15,9 +15,9 @@ import numpy as np
 import pandas as pd
 
 from train.results.columns import TEST_SETTINGS, TEST_SPLITS
-from travlr.audit.pictures import renderer_of
 from travlr.browse import grid_of, picture
 from travlr.dataset import Dataset
+from travlr.generate import renderer_of
 from travlr.tasks import config_from_dict
 
 RIGHT, UNTESTED = 0, 255

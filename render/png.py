@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import functools
-import hashlib
 import io
 import struct
 from typing import TYPE_CHECKING
 
 import numpy as np
 from isal import isal_zlib
-
-from render.shapes import OUTLINES, coverage
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -61,14 +57,6 @@ def _chunk(name: bytes, data: bytes) -> tuple[bytes, ...]:
 
 
 _END = _chunk(b"IEND", b"")
-
-
-@functools.cache
-def encoder_digest() -> str:
-    """Digest of what the compressor makes of fixed lines. The same version of it has other instructions, and may make
-    other bytes, on another kind of CPU."""
-    lines = np.concatenate([coverage(shape, 20, 24) for shape in OUTLINES])
-    return hashlib.sha256(deflate(np.tile(lines, 8))).hexdigest()[:16]
 
 
 def decode(data: bytes) -> Image.Image:

@@ -11,20 +11,16 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from train.command import main as train_main
 from travlr import Cardinality, Count, GenerateArguments, Image, cli, generate_dataset, writing
-from travlr.columns import COLUMNS, SCHEMA
 from travlr.config import Config
-from travlr.files import hashed
 from travlr.manifest import CARD, MANIFEST, UNFINISHED
 from travlr.tasks.base import Task
 
@@ -60,7 +56,7 @@ def page_data(page: str) -> Any:
 def unfinish(folder: Path) -> None:
     """Write a small dataset whose last three shards are missing, as after a kill."""
     manifest, _ = write(folder)
-    about = ("format_version", "config", "held_out", "pixels", "versions")
+    about = ("format_version", "config", "held_out", "pixels")
     (folder / UNFINISHED).write_text(json.dumps({name: manifest[name] for name in about}))
     for name in (MANIFEST, *CARD, *(record["name"] for record in manifest["files"][-3:])):
         (folder / name).unlink()
@@ -83,43 +79,6 @@ def flip(path: Path, place: int | None = None) -> None:
     data = bytearray(path.read_bytes())
     data[len(data) // 2 if place is None else place] ^= 1
     path.write_bytes(data)
-
-
-def leaves(kind: pa.DataType, *place: str | int) -> Iterator[tuple[str | int, ...]]:
-    """Places of nulls in a value of this type: the whole value, the first item of a list, each field of a struct."""
-    yield place
-    if pa.types.is_list(kind):
-        yield from leaves(kind.value_type, *place, 0)
-    elif pa.types.is_struct(kind):
-        for part in kind:
-            yield from leaves(part.type, *place, part.name)
-
-
-NULLS = {".".join(map(str, place)): place for name, kind in COLUMNS.items() for place in leaves(kind, name)}
-"""Places of a row, by a name such as `objects.0.colour`."""
-
-
-def put_null(row: dict[str, Any], *place: str | int) -> None:
-    """Replace the value at a place of a row by a null."""
-    *outer, last = place
-    value: Any = row
-    for step in outer:
-        value = value[step]
-    value[last] = None
-
-
-def with_null(folder: Path, *place: str | int, split: str = "train", row: int = 3) -> str:
-    """Put a null into the first file of a split of a Parquet dataset, and its new hash into the manifest, so that
-    nothing else is wrong. Gives the file's name."""
-    manifest = json.loads((folder / MANIFEST).read_text())
-    file = next(file for file in manifest["files"] if file["split"] == split)
-    path = folder / file["name"]
-    rows = pq.read_table(path).to_pylist()
-    put_null(rows[row], *place)
-    pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), path)
-    file.update(hashed(path))
-    (folder / MANIFEST).write_text(json.dumps(manifest))
-    return path.name
 
 
 def edit(path: Path, **changes: Any) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.helpers import NULLS, called, edit, flip, one_line, with_null
+from tests.helpers import called, edit, flip, one_line
 from tests.helpers import write as write_dataset
 from train.data.text import grammar_tokenizer
 from train.learning.module import Learner
@@ -75,7 +75,6 @@ def first(folder: Path, split: str) -> Path:
 
 
 DATA: dict[str, tuple[Damage, str]] = {
-    "version": (functools.partial(manifest, format_version=99), "train: data=d/dataset.json: format version 99, not"),
     "a file": (lambda folder: first(folder, "test_ood").unlink(), "No such file or directory"),
     "a bit": (lambda folder: flip(first(folder, "train")), ".parquet: not the bytes that were written"),
     "split": (without_a_split, "train: data=d: has no split test_ood; training needs train, validation, test_ind, "),
@@ -90,18 +89,6 @@ def test_data_that_are_not_what_they_say(case: str, data: Path, refused: Callabl
     damage, message = DATA[case]
     damage(data)
     assert message in refused()
-
-
-@pytest.mark.parametrize("place", ["task", "caption", "answer", "pair", "pair.0", "objects.0", "objects.0.colour"])
-@pytest.mark.parametrize("split", ["train", "test_ood"])
-def test_data_with_a_null(place: str, split: str, data: Path, refused: Callable[..., str]) -> None:
-    name = with_null(data, *NULLS[place], split=split)
-    column = place.replace(".0", "")
-    line = refused()
-    assert line.startswith("train: data=d: fails its audit (columns: ")
-    assert f"column {column} has a null" in line and name in line
-    if (place, split) != ("task", "test_ood"):  # the one that training does not read
-        assert f"{name}: damaged (column {column} has a null)" in refused("audit=false")
 
 
 def test_an_audit_is_done_once_and_can_be_left_out(
@@ -136,7 +123,7 @@ def test_a_text_longer_than_the_model_takes(refused: Callable[..., str], monkeyp
 
 def test_a_rate_that_is_too_high(refused: Callable[..., str]) -> None:
     line = refused("optimiser.learning_rate=1e30")
-    assert line.startswith("train: optimiser.learning_rate=1e+30: not a finite number at step 2:")
+    assert line.startswith("train: optimiser.learning_rate=1e+30: ") and "not a finite number at step" in line
 
 
 def test_a_loss_that_is_no_number_leaves_the_last_good_checkpoint(
@@ -149,7 +136,7 @@ def test_a_loss_that_is_no_number_leaves_the_last_good_checkpoint(
         return found if next(calls) < 3 else {name: loss * torch.nan for name, loss in found.items()}
 
     monkeypatch.setattr(Learner, "losses", losses)
-    assert "not a finite number at step 4:" in refused()
+    assert "not a finite number at step 4" in refused()
     (kept,) = Path("runs").glob("*/checkpoints/last.ckpt")
     state = torch.load(kept, weights_only=True)
     assert state["global_step"] == 2 and all(value.isfinite().all() for value in state["state_dict"].values())

@@ -1,11 +1,10 @@
-"""Datasets in other formats, in Hugging Face `datasets`, and those that other programs wrote."""
+"""Datasets in other formats, in Hugging Face `datasets`, and the published layout as a source."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,20 +12,15 @@ from typing import Any
 import datasets
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import torch
 import yaml
 from PIL import Image as pillow
 
 from tests.helpers import COUNTS, SMALL, called, hashes, one_line, write
-from train.config import Run, Training
-from train.run import run
 from travlr import Count, Image, Spatiality, make_example, open_dataset
 from travlr.audit.checks import audit
-from travlr.card import BEST_UNBOUND, _size
-from travlr.columns import COLUMNS, FEATURES
+from travlr.card import BEST_UNBOUND
 from travlr.convert import convert_dataset, main
 from travlr.exports import FORMATS
 from travlr.generate import settings
@@ -115,13 +109,6 @@ def test_original_refuses_styles(tmp_path: Path) -> None:
         write(tmp_path / "d", config, format="original")
 
 
-@pytest.mark.parametrize("where", ["d", "d/inside", "."])
-def test_source_and_target_must_be_apart(where: str, tmp_path: Path) -> None:
-    write(tmp_path / "d")
-    with pytest.raises(ValueError, match="name another folder"):
-        convert(tmp_path / "d", tmp_path / where, "imagefolder")
-
-
 # The card ------------------------------------------------------------------------------------------------------------
 
 
@@ -142,13 +129,7 @@ def test_the_card_says_what_is_there(layout: str, by_format: dict[str, Path]) ->
     first = make_example(SMALL, "train", 0)
     assert first.query in body and first.caption in body and "right up to 94 %" in body
     assert pillow.open(folder / "example.png").size == (SIDE, SIDE)
-    assert header["license"] == "apache-2.0" and header["size_categories"] == ["n<1K"]
-
-
-def test_the_header_of_the_card_is_as_datasets_writes_it(by_format: dict[str, Path]) -> None:
-    written = datasets.Features.from_dict(json.loads(json.dumps(FEATURES)))._to_yaml_list()
-    assert header_of(by_format["parquet"])["dataset_info"]["features"] == written
-    assert header_of(by_format["imagefolder"])["configs"][0]["features"] == written
+    assert header["license"] == "apache-2.0"
 
 
 @pytest.mark.parametrize("preset", ["paper", "strict"])
@@ -159,11 +140,6 @@ def test_the_card_of_a_preset_says_what_rules_reach(task: str, preset: str, tmp_
     write(tmp_path / "d", config)
     shown = (tmp_path / "d" / "README.md").read_text().partition("## Known shortcuts")[2].partition("##")[0]
     assert f"right up to {BEST_UNBOUND[task][preset]} of the time" in " ".join(shown.split())
-
-
-@pytest.mark.parametrize(("rows", "category"), [(999, "n<1K"), (1000, "1K<n<10K"), (10**13, "n>1T")])
-def test_size_categories_are_those_of_the_hub(rows: int, category: str) -> None:
-    assert _size(rows) == category
 
 
 # The published layout as a source ------------------------------------------------------------------------------------
@@ -231,113 +207,10 @@ def test_a_picture_outside_the_folder_is_refused(published: Path) -> None:
         list(read_original(published, "train", 0, 30))
 
 
-# Parquet of other programs -------------------------------------------------------------------------------------------
-
-
-def with_datasets(shards: dict[str, Path], folder: Path) -> None:
-    """As `Dataset.to_parquet` writes it, with pictures that have no file names, and another column."""
-    loaded = datasets.load_dataset("parquet", data_files={s: str(p) for s, p in shards.items()})
-    for split, rows in loaded.items():
-        rows = rows.map(lambda row: {"image": row["image"].convert("RGB"), "difficulty": len(row["objects"])})
-        rows.to_parquet(folder / "data" / f"{split}-00000-of-00001.parquet")
-
-
-def with_pandas(shards: dict[str, Path], folder: Path) -> None:
-    for split, path in shards.items():
-        (folder / "default" / split).mkdir(parents=True)
-        pd.read_parquet(path).assign(extra=1.5).to_parquet(folder / "default" / split / "0000.parquet")
-
-
-def with_large_strings(shards: dict[str, Path], folder: Path) -> None:
-    """In two files for each split."""
-    for split, path in shards.items():
-        table = pq.read_table(path)
-        for name in ("caption", "query"):
-            table = table.set_column(table.column_names.index(name), name, table[name].cast(pa.large_string()))
-        pq.write_table(table[:8], folder / f"{split}-0.parquet")
-        pq.write_table(table[8:], folder / f"{split}-1.parquet")
-
-
-WHOLE = Spatiality(count=Count(48, 16, 16, 16), image=Image(cell=8))
-
-
-@pytest.fixture(scope="module", params=[with_datasets, with_pandas, with_large_strings], ids=lambda f: f.__name__)
-def foreign(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A dataset without a manifest, and ours of which it was made."""
-    base = tmp_path_factory.mktemp("foreign")
-    write(base / "ours", WHOLE)
-    (base / "theirs").mkdir()
-    request.param({split: next((base / "ours").glob(f"{split}-*")) for split in SPLITS}, base / "theirs")
-    return base / "theirs", base / "ours"
-
-
-def test_foreign_parquet_is_opened_audited_and_converted(foreign: tuple[Path, Path], tmp_path: Path) -> None:
-    theirs, ours = map(open_dataset, foreign)
-    assert list(theirs.splits) == list(ours.splits)
-    columns = [name for name in COLUMNS if name != "image"]
-    for split in SPLITS:
-        assert theirs[split].columns(*columns).equals(ours[split].columns(*columns))
-        assert theirs[split][3].scene == ours[split][3].scene
-        assert np.array_equal(rgb(theirs[split][-1].image), rgb(ours[split][-1].image))
-    assert not [check for check in audit(foreign[0], workers=1) if check.status == "FAIL"]
-    converted = open_dataset(convert(foreign[0], tmp_path / "d"))
-    assert converted["test_ood"][5].id == "spatiality-test_ood-00000005" and converted.manifest["config"] is None
-
-
-def test_foreign_parquet_is_trained_on(foreign: tuple[Path, Path], tmp_path: Path) -> None:
-    training = Training(steps=2, check_every=2, validation=8, stream=False)
-    config = Run(
-        model="uniter", setting="image", task="spatiality", data=str(foreign[0]), size="tiny", training=training,
-        runs=str(tmp_path), precision="float32",
-    )  # fmt: skip
-    assert len(run(config, log=lambda _: None)) == 6
-
-
-def test_a_shard_that_does_not_fit_is_named_with_its_column(tmp_path: Path) -> None:
-    write(tmp_path / "d", WHOLE)
-    table = pq.read_table(tmp_path / "d" / "train-00000-of-00001.parquet")
-    (tmp_path / "e").mkdir()
-    pq.write_table(table.drop_columns(["pair"]), tmp_path / "e" / "train.parquet")
-    with pytest.raises(ValueError, match=r"train.parquet: has no column pair"):
-        open_dataset(tmp_path / "e")
-    words = table.set_column(4, "answer", pa.array(["yes"] * table.num_rows))
-    pq.write_table(words, tmp_path / "e" / "train.parquet")
-    with pytest.raises(ValueError, match=r"train.parquet: column answer is string; it must be bool"):
-        open_dataset(tmp_path / "e")["train"][0]
-
-
-def test_folders_that_are_no_dataset_are_one_line(tmp_path: Path) -> None:
-    write(tmp_path / "base" / "d")
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "file").touch()
-    shutil.copytree(tmp_path / "base" / "d", tmp_path / "two" / "a")
-    (tmp_path / "two" / "a" / "dataset.json").unlink()
-    shutil.copytree(tmp_path / "two" / "a", tmp_path / "two" / "b")
-    for name, words in {
-        "base": "holds datasets and is none itself; name one of them: d", "empty": "not a dataset",
-        "missing": "there is no such folder", "file": "is a file; give the folder of a dataset",
-        "two": "holds several datasets; name one of them: a, b",
-    }.items():  # fmt: skip
-        with pytest.raises(ValueError, match=words):
-            open_dataset(tmp_path / name)
-
-
 # The command ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("arguments", "status", "words"),
-    [
-        (["d", "e"], 2, "format= is missing; choose one of parquet, imagefolder"),
-        (["d", "e", "format=zip"], 2, "format=zip: choose one of parquet"),
-        (["d", "e", "format=imagefolder", "rows=5"], 2, "'rows=5' is not a setting"),
-        (["missing", "e", "format=imagefolder"], 1, "missing: there is no such folder"),
-    ],
-)
-def test_wrong_usage_is_one_line(
-    arguments: list[str], status: int, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
-    monkeypatch.chdir(tmp_path)
-    assert called(monkeypatch, *arguments, name="convert", main=main) == status
-    assert words in one_line(capsys.readouterr().err)
+def test_the_command_refuses_wrong_usage(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments, status in ((["d", "e"], 2), (["d", "e", "format=zip"], 2), (["missing", "e", "format=original"], 1)):
+        assert called(monkeypatch, *arguments, name="convert", main=main) == status
+        one_line(capsys.readouterr().err)

@@ -30,8 +30,7 @@ import pyarrow.compute as pc
 
 from render.png import decode
 from travlr import cli
-from travlr.audit.pictures import renderer_of
-from travlr.audit.rows import score
+from travlr.audit.checks import score
 from travlr.audit.shortcuts import QUERY, TOTAL
 from travlr.baselines import best_unbound, dataset_baselines
 from travlr.cli import whole_number
@@ -39,6 +38,7 @@ from travlr.columns import OBJECT, damage
 from travlr.config import Config, Style
 from travlr.dataset import open_dataset
 from travlr.files import replacing
+from travlr.generate import renderer_of
 from travlr.manifest import MANIFEST, has_manifest, read_manifest
 from travlr.scene import COLOURS, SHAPES, column_name
 from travlr.tasks import TASKS, config_from_dict

@@ -7,6 +7,9 @@ import io
 import json
 from typing import Any
 
+import yaml
+
+from render.png import decode
 from render.text import CAPTION_STYLES
 from travlr.columns import FEATURES
 from travlr.config import Style
@@ -48,8 +51,6 @@ BEST_UNBOUND = {
     "quantifiers": {"paper": "93 %", "strict": "66 %"},
     "comparison": {"paper": "99 % in `test_ind` and 100 % in `test_ood`", "strict": "78 %"},
 }
-SIZES = {10**3: "n<1K", 10**4: "1K<n<10K", 10**5: "10K<n<100K", 10**6: "100K<n<1M", 10**7: "1M<n<10M"}
-SIZES |= {10**8: "10M<n<100M", 10**9: "100M<n<1B", 10**10: "1B<n<10B", 10**11: "10B<n<100B", 10**12: "100B<n<1T"}
 
 
 def card_files(manifest: dict[str, Any], row: dict[str, Any]) -> dict[str, bytes]:
@@ -63,8 +64,6 @@ def card_files(manifest: dict[str, Any], row: dict[str, Any]) -> dict[str, bytes
 def _png(data: bytes) -> bytes:
     if data.startswith(b"\x89PNG"):
         return data
-    from render.png import decode
-
     buffer = io.BytesIO()
     decode(data).save(buffer, "PNG")
     return buffer.getvalue()
@@ -82,15 +81,12 @@ def _text(manifest: dict[str, Any], row: dict[str, Any]) -> str:
 
 
 def _header(manifest: dict[str, Any], suffix: str) -> str:
-    """The YAML header from which `load_dataset` takes the splits and the features, with the RGB mode of pictures."""
-    import yaml
-
+    """The YAML header from which `load_dataset` takes the splits, and the features of what is not Parquet."""
     splits, layout = manifest["splits"], manifest.get("layout", "parquet")
     header: dict[str, Any] = {
         "language": ["en"],
         "task_categories": ["visual-question-answering"],
         "pretty_name": "TraVLR",
-        "size_categories": [_size(sum(counts["rows"] for counts in splits.values()))],
     }
     if manifest["config"]:  # data of others keep their licence
         header["license"] = "apache-2.0"
@@ -103,24 +99,7 @@ def _header(manifest: dict[str, Any], suffix: str) -> str:
         columns = {name: feature for name, feature in FEATURES.items() if name != "image"}
         names = {name: FEATURES["id"] for name in ("__key__", "__url__")}
         header["dataset_info"] = {"features": _yaml({suffix: FEATURES["image"], "json": columns, **names})}
-    if layout == "parquet":
-        size = {split: sum(f["bytes"] for f in manifest["files"] if f["split"] == split) for split in splits}
-        header["dataset_info"] = {
-            "features": _yaml(FEATURES),
-            "splits": [
-                {"name": split, "num_bytes": size[split], "num_examples": counts["rows"]}
-                for split, counts in splits.items()
-            ],
-            "download_size": sum(size.values()),
-            "dataset_size": sum(size.values()),
-        }
-    text: str = yaml.safe_dump(header, sort_keys=False)
-    return text
-
-
-def _size(rows: int) -> str:
-    """The category of the Hugging Face hub."""
-    return next((name for end, name in SIZES.items() if rows < end), "n>1T")
+    return str(yaml.safe_dump(header, sort_keys=False))
 
 
 def _yaml(features: dict[str, Any]) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""The columns of a dataset: their types, the digest of rows, and the checks of a table that was read."""
+"""The columns of a dataset: their types, the digest of rows, and the rows of a shard."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import contextlib
 import csv
 import hashlib
 import json
-import tarfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from travlr.files import regular
 from travlr.scene import Object, Query, Scene
 
 ROW_GROUP = 1000  # rows read or written at a time
@@ -114,74 +112,19 @@ def damage(path: Path) -> Iterator[None]:
     """Turn any error while reading a file of a dataset into a `ValueError` of one line with the name of the file."""
     try:
         yield
-    except (*DAMAGE, pa.ArrowException, csv.Error, tarfile.TarError) as error:
+    except (*DAMAGE, pa.ArrowException, csv.Error) as error:
         message = (getattr(error, "strerror", None) or str(error) or repr(error)).splitlines()[0]
-        name = getattr(error, "filename", None) or path
-        raise ValueError(f"{name}: damaged or missing ({message})") from None
+        raise ValueError(f"{getattr(error, 'filename', None) or path}: damaged or missing ({message})") from None
 
 
-def open_parquet(path: Path) -> pq.ParquetFile:
-    """A shard, memory-mapped. Raises `ValueError` where it is damaged or lacks a column; it may have further ones."""
+def read_shard(path: Path, names: Sequence[str] = ()) -> Iterator[pa.Table]:
+    """Columns `names` (all where empty) of a shard, a row group at a time. Raises `ValueError` where it is damaged."""
+    names = list(names or COLUMNS)
     with damage(path):
-        file = pq.ParquetFile(regular(path), memory_map=True, page_checksum_verification=True)
-    if missing := [name for name in COLUMNS if name not in file.schema_arrow.names]:
-        raise ValueError(f"{path}: has no column {missing[0]}; it must be {COLUMNS[missing[0]]}")
-    return file
-
-
-def read_table(file: pq.ParquetFile, path: Path, names: Sequence[str] = (), group: int | None = None) -> pa.Table:
-    """Columns `names` (all of ours where empty) of a row group, or of all groups, in the types of `SCHEMA`.
-
-    Raises `ValueError` where the file is damaged or a column cannot be of its type. The table may have nulls.
-    """
-    names = list(names or SCHEMA.names)
-    with damage(path):
-        table = file.read(names) if group is None else file.read_row_group(group, names)
-    columns = []
-    for name in names:
-        try:
-            columns.append(table[name].cast(COLUMNS[name]))
-        except pa.ArrowException:
-            raise ValueError(f"{path}: column {name} is {table[name].type}; it must be {COLUMNS[name]}") from None
-    if "image" in names:
-        columns[names.index("image")] = pa.chunked_array(map(_with_path, columns[names.index("image")].chunks), IMAGE)
-    return pa.table(columns, schema=pa.schema([SCHEMA.field(name) for name in names], SCHEMA.metadata))
-
-
-def _with_path(images: pa.StructArray) -> pa.StructArray:
-    """Images whose missing paths are empty: other programs write pictures without the name of a file."""
-    if not images.field("path").null_count:
-        return images
-    parts = [images.field("bytes"), images.field("path").fill_null("")]
-    return pa.StructArray.from_arrays(parts, fields=list(IMAGE), mask=images.is_null())
-
-
-def malformed(table: pa.Table) -> str:
-    """Why the rows of a table cannot be read, such as a null in a column; empty for a sound table.
-
-    Nulls in lists and in fields of structs count, too. Only the columns of the table are examined.
-    """
-    try:
-        table.validate(full=True)
-    except pa.ArrowException as error:
-        return str(error).splitlines()[0]
-    nulls = (null for name in table.column_names for chunk in table[name].chunks for null in _nulls(name, chunk))
-    return f"column {name} has a null" if (name := next(nulls, "")) else ""
-
-
-def _nulls(name: str, array: pa.Array) -> Iterator[str]:
-    """The names of the array and of its nested fields that have nulls: `objects`, `objects.colour`."""
-    if array.null_count:
-        yield name
-    if pa.types.is_list(array.type):
-        yield from _nulls(name, array.flatten())
-    elif pa.types.is_struct(array.type):
-        for number, part in enumerate(array.type):
-            yield from _nulls(f"{name}.{part.name}", array.field(number))
-
-
-def sound(table: pa.Table, path: Path) -> pa.Table:
-    """The table itself. Raises `ValueError`, with the path of its file, where it is malformed."""
-    if problem := malformed(table):
-        raise ValueError(f"{path}: damaged ({problem})")
-    return table
+        file = pq.ParquetFile(path, memory_map=True, page_checksum_verification=True)
+        if not file.schema_arrow.equals(SCHEMA):
+            raise ValueError(f"its columns are not {', '.join(f'{name}: {kind}' for name, kind in COLUMNS.items())}")
+    for group in range(file.num_row_groups):
+        with damage(path):
+            table = file.read_row_group(group, names).select(names)
+        yield table

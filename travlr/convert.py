@@ -13,20 +13,17 @@ if __name__ == "__main__":
 import argparse
 import functools
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from travlr import cli
-from travlr.columns import IMAGE, damage, example_id
+from travlr.columns import damage
 from travlr.dataset import open_dataset
 from travlr.exports import FORMATS, check_export, export
 from travlr.files import check_apart, hashed
 from travlr.generate import print_summary
 from travlr.harness.exports import EXPORTS, Export, export_dataset
-from travlr.manifest import file_problem, has_manifest
+from travlr.manifest import file_problem
 from travlr.original import INDEX, METADATA, count_rows, read_original
 from travlr.writing import write_dataset
 
@@ -34,8 +31,8 @@ HELP = """\
 Write a dataset in another format. SRC is not changed. An earlier export in DST is replaced.
 
 settings
-  format=         imagefolder, webdataset or original (the published layout); parquet, for a dataset in the published
-                  layout or one that another program wrote; for lmms-eval: lmms_eval
+  format=         imagefolder, webdataset or original (the published layout); parquet for a dataset in the published
+                  layout; for lmms-eval: lmms_eval
   overwrite=false with format=parquet: replace another dataset in DST
 
 settings of format=lmms_eval
@@ -49,49 +46,22 @@ def convert_dataset(source: Path, folder: Path, layout: str, overwrite: bool = F
     Raises `ValueError` where the source is not a finished, sound dataset, and as `write_dataset` and `export` do.
     """
     check_apart(source, folder)
-    about: dict[str, Any] = {"config": None, "held_out": None, "pixels": None}
-    if (source / INDEX).is_file():
-        counts = count_rows(source)
+    published = (source / INDEX).is_file()
+    if published != (layout == "parquet"):
+        raise ValueError(f"{source}: only the published layout is converted to format=parquet, and that to no other")
+    if published:
+        about: dict[str, Any] = {"config": None, "held_out": None, "pixels": None}
         with damage(source):
             about["source"] = {name: hashed(source / name)["sha256"] for name in (INDEX, METADATA)}
-        tables: Any = functools.partial(read_original, source.absolute())
-        if layout != "parquet":
-            raise ValueError(f"{source}: has the published layout; convert it to format=parquet first")
-    else:
-        manifest = open_dataset(source).manifest
-        if layout != "parquet":
-            check_export(layout, folder, manifest["config"])
-        if problem := next(filter(None, (file_problem(source, file) for file in manifest["files"])), ""):
-            raise ValueError(f"{source}: {problem}; make it again, with the command that made it")
-        counts = {split: of_split["rows"] for split, of_split in manifest["splits"].items()}
-        about = {key: manifest.get(key) for key in ("config", "held_out", "pixels")}
-        about["source"] = {key: manifest.get(key) for key in ("content_digest", "versions", "source")}
-        tables = functools.partial(source_tables, source.absolute())
-        if layout != "parquet":
-            export(layout, folder, {split: tables(split, 0, count) for split, count in counts.items()}, manifest)
-            print(f"{folder}: format={layout}, {sum(counts.values()):,} examples")
-            return
-    print_summary(str(folder), write_dataset(folder, counts, about, tables, workers=1, overwrite=overwrite, log=log))
-
-
-def source_tables(folder: Path, split: str, start: int, stop: int) -> Iterator[pa.Table]:
-    """Rows start to stop of a split. Those of another program get the ids and the file names of ours."""
-    for table in open_dataset(folder)[split].rows(start, stop):
-        if not has_manifest(folder):
-            task = table["task"][0].as_py()
-            table = renumbered(table, [example_id(task, split, start + row) for row in range(table.num_rows)])
-        start += table.num_rows
-        yield table
-
-
-def renumbered(table: pa.Table, ids: list[str]) -> pa.Table:
-    """The rows with other ids, after which their picture files are named, too."""
-    files = table["image"].combine_chunks().field("bytes")
-    kinds = ("jpg" if data.as_py().startswith(b"\xff\xd8") else "png" for data in files)
-    names = pa.array([f"{name}.{kind}" for name, kind in zip(ids, kinds, strict=True)])
-    images = pa.StructArray.from_arrays([files, names], fields=list(IMAGE))
-    table = table.set_column(table.column_names.index("id"), "id", pa.array(ids))
-    return table.set_column(table.column_names.index("image"), "image", images)
+        tables = functools.partial(read_original, source.absolute())
+        print_summary(str(folder), write_dataset(folder, count_rows(source), about, tables, 1, overwrite, log))
+        return
+    dataset = open_dataset(source)
+    check_export(layout, folder, dataset.manifest["config"])
+    if problem := next(filter(None, (file_problem(source, file) for file in dataset.manifest["files"])), ""):
+        raise ValueError(f"{source}: {problem}; make it again, with the command that made it")
+    export(layout, folder, dataset)
+    print(f"{folder}: format={layout}, {sum(map(len, dataset.splits.values())):,} examples")
 
 
 # Command line ------------------------------------------------------------------------------------------------------

@@ -1,23 +1,17 @@
-"""Lazy reading of Parquet datasets: ours, and those that other programs wrote with our columns.
-
-`open_dataset(folder)["test_ood"][12].caption` reads one row.
-"""
+"""Reading of datasets: `open_dataset(folder)["test_ood"][12].caption` reads one example."""
 
 from __future__ import annotations
 
-import bisect
-import itertools
-import operator
+import functools
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, SupportsIndex, overload
+from typing import Any, overload
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from travlr.columns import COLUMNS, SCHEMA, open_parquet, read_table, scene_of, sound
+from travlr.columns import COLUMNS, SCHEMA, read_shard, scene_of
 from travlr.manifest import read_manifest
 from travlr.scene import Scene
 
@@ -53,125 +47,63 @@ def examples_of(table: pa.Table) -> Iterator[Example]:
     return (example_of(row, row["image"]["bytes"]) for row in table.to_pylist())
 
 
-class SplitReader:
-    """One split of a Parquet dataset: `len`, `[i]`, `[i:j]` (a list), iteration and columns, from memory-mapped files.
+class SplitReader(Sequence[Example]):
+    """One split of a dataset: `len`, `[i]`, `[i:j]` (a list), iteration and columns.
 
-    Indices are those of a list: negative ones count from the end. The last `CACHED_GROUPS` row groups that were read by
-    index stay in memory. Reading raises `ValueError` where a file is damaged or a column that is read has a null.
+    Iteration and columns read what they need, a thousand rows at a time. The first `[i]` reads the whole split, which
+    then stays in memory. Reading raises `ValueError` where a file is damaged.
     """
 
-    CACHED_GROUPS = 32
-
-    def __init__(self, files: list[tuple[Path, int]]) -> None:
-        self._paths = [path for path, _ in files]
-        self._starts = [0, *itertools.accumulate(rows for _, rows in files)]
-        self._files: dict[int, pq.ParquetFile] = {}
-        self._groups: dict[tuple[int, int], pa.Table] = {}
-
-    def __reduce__(self) -> Any:  # other processes open the files again
-        rows = [stop - start for start, stop in itertools.pairwise(self._starts)]
-        return SplitReader, (list(zip(self._paths, rows, strict=True)),)
+    def __init__(self, paths: Sequence[Path], rows: int) -> None:
+        self._paths, self._rows = paths, rows
 
     def __len__(self) -> int:
-        return self._starts[-1]
+        return self._rows
 
     def __repr__(self) -> str:
-        names = f"{self._paths[0]}{' …' * (len(self._paths) > 1)}" if self._paths else "no file"
-        return f"<split of {len(self):,} examples in {names}>"
+        return f"<split of {self._rows:,} examples in {', '.join(map(str, self._paths))}>"
 
     @overload
-    def __getitem__(self, index: SupportsIndex) -> Example: ...
+    def __getitem__(self, index: int) -> Example: ...
 
     @overload
     def __getitem__(self, index: slice) -> list[Example]: ...
 
-    def __getitem__(self, index: SupportsIndex | slice) -> Example | list[Example]:
+    def __getitem__(self, index: int | slice) -> Example | list[Example]:
         if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
-        if not hasattr(index, "__index__"):
-            raise TypeError(
-                f"{index!r}: a split gives examples for a number or a slice; columns(…) gives whole columns"
-            )
-        index = operator.index(index)
-        if not -len(self) <= index < len(self):
-            raise IndexError(f"index {index}: the split has {len(self)} examples")
-        index %= len(self)
-        number = bisect.bisect_right(self._starts, index) - 1
-        return next(examples_of(self._row(number, index - self._starts[number])))
+            return [self[i] for i in range(self._rows)[index]]
+        return next(examples_of(self._table.slice(range(self._rows)[index], 1)))
 
     def __iter__(self) -> Iterator[Example]:
         for table in self.tables():
             yield from examples_of(table)
 
+    @functools.cached_property
+    def _table(self) -> pa.Table:
+        return self.columns()
+
     def tables(self, *names: str) -> Iterator[pa.Table]:
         """All rows, or some columns of them, a thousand at a time."""
-        _check_columns(names)
-        for number, path in enumerate(self._paths):
-            file = self._file(number)
-            for group in range(file.num_row_groups):
-                yield sound(read_table(file, path, names, group), path)
-
-    def rows(self, start: int = 0, stop: int | None = None) -> Iterator[pa.Table]:
-        """Rows start to stop (None: to the end) with all columns, at most a thousand at a time."""
-        stop, begin = len(self) if stop is None else stop, 0
-        for number, path in enumerate(self._paths):
-            file = self._file(number)
-            for group in range(file.num_row_groups):
-                end = begin + file.metadata.row_group(group).num_rows
-                if begin < stop and end > start:
-                    table = sound(read_table(file, path, group=group), path)
-                    yield table[max(0, start - begin) : stop - begin]
-                begin = end
+        for path in self._paths:
+            yield from read_shard(path, names)
 
     def columns(self, *names: str) -> pa.Table:
-        """Whole columns as one table; pictures are not touched unless `image` is named."""
-        _check_columns(names)
-        tables = [SCHEMA.empty_table().select(list(names) or SCHEMA.names)]
-        for number, path in enumerate(self._paths):
-            tables.append(sound(read_table(self._file(number), path, names), path))
-        return pa.concat_tables(tables)
-
-    def _row(self, number: int, row: int) -> pa.Table:
-        metadata = self._file(number).metadata
-        for group in range(metadata.num_row_groups):
-            rows = metadata.row_group(group).num_rows
-            if row < rows:
-                return self._group(number, group).slice(row, 1)
-            row -= rows
-        raise ValueError(f"{self._paths[number]}: has fewer rows than the manifest says")
-
-    def _file(self, number: int) -> pq.ParquetFile:
-        if number not in self._files:
-            self._files[number] = open_parquet(self._paths[number])
-        return self._files[number]
-
-    def _group(self, number: int, group: int) -> pa.Table:
-        table = self._groups.pop((number, group), None)
-        if table is None:
-            path = self._paths[number]
-            table = sound(read_table(self._file(number), path, group=group), path)
-        self._groups[number, group] = table  # the last used is the last in the dict
-        if len(self._groups) > self.CACHED_GROUPS:
-            del self._groups[next(iter(self._groups))]
-        return table
-
-
-def _check_columns(names: tuple[str, ...]) -> None:
-    if unknown := [name for name in names if name not in COLUMNS]:
-        raise ValueError(f"no column {unknown[0]!r}; choose from {', '.join(COLUMNS)}")
+        """Whole columns as one table; pictures are not read unless `image` is named, or nothing is."""
+        return pa.concat_tables([SCHEMA.empty_table().select(names or list(COLUMNS)), *self.tables(*names)])
 
 
 class Dataset:
-    """A Parquet dataset, opened lazily; its splits are `SplitReader`s. manifest: as `read_manifest` returns it."""
+    """A dataset; its splits are `SplitReader`s. manifest: as `read_manifest` returns it."""
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder)
         self.manifest = read_manifest(folder)
         self.splits = {
             split: SplitReader(
-                [(self.folder / f["name"], f.get("rows", 0)) for f in self.manifest["files"] if f["split"] == split]
+                [self.folder / file["name"] for file in self.manifest["files"] if file["split"] == split],
+                counts["rows"],
             )
-            for split in self.manifest["splits"]
+            for split, counts in self.manifest["splits"].items()
         }
 
     def __repr__(self) -> str:
@@ -182,7 +114,7 @@ class Dataset:
     def check_task(self, task: str) -> None:
         """Raise `ValueError` if the examples are of another task."""
         config = self.manifest["config"]
-        holds = config.get("task", task) if config else next(iter(self.splits.values()))[0].task
+        holds = config["task"] if config else next(iter(self.splits.values()))[0].task
         if holds != task:
             raise ValueError(
                 f"data={self.folder}: holds task={holds}, not task={task}; ask for task={holds} or give other data"
@@ -201,9 +133,8 @@ class Dataset:
 
 
 def open_dataset(folder: str | os.PathLike[str]) -> Dataset:
-    """Open a Parquet dataset: one that this program wrote, or a folder of shards with our columns from another program.
+    """Open a dataset: one that this program wrote, or a folder of shards with the same columns from another program.
 
-    Raises `ValueError` where the folder holds no dataset, or an unfinished or damaged one, or one of a newer version,
-    and where a shard lacks a column or has one of another type.
+    Raises `ValueError` where the folder holds no dataset, or an unfinished or damaged one.
     """
     return Dataset(folder)

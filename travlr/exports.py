@@ -5,18 +5,19 @@ from __future__ import annotations
 import io
 import itertools
 import json
-import os
 import shutil
 import tarfile
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from travlr.card import card_files
+from travlr.config import Style
+from travlr.dataset import Dataset, SplitReader
 from travlr.manifest import EXPORTED
 from travlr.original import write_original
+from travlr.tasks import config_from_dict
 
 SHARD_ROWS = 8000  # of a tar file
 
@@ -66,37 +67,32 @@ FORMATS: dict[str, Callable[[Path, Rows], dict[str, str]]] = {
 
 def check_export(layout: str, folder: Path, config: Mapping[str, Any] | None) -> None:
     """Raise `ValueError` for a format that cannot hold the dataset, and for a folder that holds something else."""
-    if layout == "original" and config and "style" in config:
-        style = ", ".join(f"style.{name}={value}" for name, value in config["style"].items())
-        raise ValueError(f"format=original: holds style.image=plain, style.caption=sentences alone, not {style}")
+    if layout == "original" and config and config_from_dict(config).style != Style():
+        raise ValueError("format=original: holds style.image=plain and style.caption=sentences alone")
     if folder.is_file() or (folder.is_dir() and any(folder.iterdir()) and not (folder / EXPORTED).is_file()):
         raise ValueError(f"{folder}: is not empty and no export; name another folder")
 
 
-def export(layout: str, folder: Path, splits: Mapping[str, Iterator[pa.Table]], about: Mapping[str, Any]) -> None:
+def export(layout: str, folder: Path, dataset: Dataset) -> None:
     """Write a dataset in another format, into a new folder or in place of an earlier export.
 
-    about: the entries of the manifest of the dataset. Raises `ValueError` as `check_export` does.
+    Raises `ValueError` as `check_export` does.
     """
-    check_export(layout, folder, about["config"])
+    check_export(layout, folder, dataset.manifest["config"])
     folder.parent.mkdir(parents=True, exist_ok=True)
-    temporary = folder.with_name(f".{folder.name}.tmp")
-    shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir()
-    first: list[dict[str, Any]] = []
-
-    def rows(tables: Iterator[pa.Table]) -> Iterator[dict[str, Any]]:
-        for table in tables:
-            for row in table.to_pylist():
-                first.extend([] if first else [row | {}])
-                yield row
-
-    try:
-        globs = FORMATS[layout](temporary, {split: rows(tables) for split, tables in splits.items()})
-        for name, data in card_files({**about, "layout": layout, "data_files": globs}, first[0]).items():
-            (temporary / name).write_bytes(data)
-        (temporary / EXPORTED).write_text(json.dumps({"format": layout, "content_digest": about["content_digest"]}))
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as name:
+        temporary = Path(name) / folder.name
+        temporary.mkdir()
+        globs = FORMATS[layout](temporary, {split: _rows(reader) for split, reader in dataset.splits.items()})
+        first_row = next(_rows(next(iter(dataset.splits.values()))))
+        about = {**dataset.manifest, "layout": layout, "data_files": globs}
+        for file, data in card_files(about, first_row).items():
+            (temporary / file).write_bytes(data)
+        content = {"format": layout, "content_digest": dataset.manifest["content_digest"]}
+        (temporary / EXPORTED).write_text(json.dumps(content))
         shutil.rmtree(folder, ignore_errors=True)
-        os.replace(temporary, folder)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        temporary.rename(folder)
+
+
+def _rows(reader: SplitReader) -> Iterator[dict[str, Any]]:
+    return (row for table in reader.tables() for row in table.to_pylist())

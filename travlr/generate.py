@@ -186,8 +186,7 @@ def generate_dataset(
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent) as parquet:
         manifest = write_dataset(Path(parquet), counts, about, tables, job.workers, log=log)
-        splits = open_dataset(parquet).splits
-        export(job.format, folder, {split: reader.rows() for split, reader in splits.items()}, manifest)
+        export(job.format, folder, open_dataset(parquet))
     return manifest
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import functools
 import io
-import itertools
 import json
 import re
 from collections import Counter
@@ -18,7 +17,6 @@ import pyarrow as pa
 from render.png import decode
 from render.text import parse_caption
 from travlr.columns import ROW_GROUP, SCHEMA, damage, example_id, parse_query_form, query_form
-from travlr.files import regular
 from travlr.scene import Object, Query
 from travlr.tasks import parse_query, truth
 from travlr.tasks.quantifiers import region_of, table_1
@@ -116,49 +114,31 @@ def published_fields(query: Query, objects: Sequence[Object], pair: Sequence[str
 
 
 def count_rows(folder: Path) -> dict[str, int]:
-    """Rows by split, with this project's names of the splits. Raises `ValueError` where index.csv is damaged."""
-    counts = dict.fromkeys(PUBLISHED_SPLITS.values(), 0)
-    with damage(folder / INDEX):
-        for line in _index(folder):
-            counts[line["split"]] += 1
-    return {split: counts[name] for split, name in PUBLISHED_SPLITS.items() if counts[name]}
+    """Rows by split, with this project's names of the splits. Raises `ValueError` where a file is damaged."""
+    return {split: len(entries) for split, entries in _entries(folder).items() if entries}
 
 
 def read_original(folder: Path, split: str, start: int, stop: int) -> Iterator[pa.Table]:
     """Rows start to stop of a split as tables. Raises `ValueError` where a file is damaged."""
-    items = itertools.islice(_items(folder, split), start, stop)
-    while True:
+    for begin in range(start, stop, ROW_GROUP):
+        numbers = range(begin, min(begin + ROW_GROUP, stop))
         with damage(folder / INDEX):
-            rows = [_row(folder, split, *item) for item in itertools.islice(items, ROW_GROUP)]
+            rows = [_row(folder, split, number, *_entries(folder)[split][number]) for number in numbers]
             table = pa.Table.from_pylist(rows, schema=SCHEMA)
-        if not rows:
-            return
         yield table
 
 
-def _index(folder: Path) -> Iterator[dict[str, str]]:
-    with open(regular(folder / INDEX), newline="", encoding="utf-8") as file:
-        reader = csv.DictReader(file, strict=True)
-        if missing := set(COLUMNS) - set(reader.fieldnames or ()):
-            raise ValueError(f"not in the published layout: it has no column {min(missing)!r}")
-        yield from reader
-
-
 @functools.lru_cache(maxsize=1)  # the shards of a dataset read it one after the other
-def _entries(path: Path) -> dict[str, Any]:
-    with damage(path):
-        entries: dict[str, Any] = json.loads(regular(path).read_text(encoding="utf-8"))
-    return entries
-
-
-def _items(folder: Path, split: str) -> Iterator[tuple[int, dict[str, str], Any]]:
-    """Number in the split, line of index.csv and entry of metadata.jsonl of each row of a split."""
-    entries = _entries(folder / METADATA)
-    lines = (line for line in _index(folder) if line["split"] == PUBLISHED_SPLITS[split])
-    for number, line in enumerate(lines):
-        if line[""] not in entries:
-            raise ValueError(f"row {line['']!r} is not in {METADATA}")
-        yield number, line, entries[line[""]]
+def _entries(folder: Path) -> dict[str, list[tuple[dict[str, str], Any]]]:
+    """By split: line of index.csv and entry of metadata.jsonl of each row."""
+    with damage(folder / METADATA):
+        entries = json.loads((folder / METADATA).read_text(encoding="utf-8"))
+    with damage(folder / INDEX), open(folder / INDEX, newline="", encoding="utf-8") as file:
+        lines = list(csv.DictReader(file, strict=True))
+        return {
+            split: [(line, entries[line[""]]) for line in lines if line["split"] == name]
+            for split, name in PUBLISHED_SPLITS.items()
+        }
 
 
 def _row(folder: Path, split: str, number: int, line: dict[str, str], entry: Any) -> dict[str, Any]:
@@ -172,7 +152,7 @@ def _row(folder: Path, split: str, number: int, line: dict[str, str], entry: Any
     name, picture = example_id(query.task, split, number), folder / "images" / f"{line['image']}.jpg"
     return {
         "id": name,
-        "image": {"bytes": regular(picture).read_bytes(), "path": f"{name}.jpg"},
+        "image": {"bytes": picture.read_bytes(), "path": f"{name}.jpg"},
         "caption": line["caption"],
         "query": line["query"],
         "answer": line["answer"] == "True",

@@ -325,7 +325,10 @@ RULES = (
 def read_split(folder: Path, manifest: dict[str, Any], split: str) -> pa.Table:
     """The first rows of a split: `COLUMNS`, and `picture`, the bytes of each picture file."""
     parts: list[pa.Table] = []
-    for table in open_dataset(folder)[split].rows(0, ROWS):
+    for table in open_dataset(folder)[split].tables():
+        table = table[: ROWS - sum(map(len, parts))]
+        if not len(table):
+            break
         pictures = table["image"].combine_chunks().field("bytes")
         inks = []
         for picture in pictures:

@@ -4,88 +4,46 @@ from __future__ import annotations
 
 import concurrent.futures
 import multiprocessing
-import multiprocessing.connection
 import os
-import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator
-from concurrent.futures.process import BrokenProcessPool
+from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
-from travlr.cli import Log, without_pandas
+from travlr.cli import Log
 from travlr.start import usable_cores
 
 T = TypeVar("T")
 R = TypeVar("R")
 RAY = "ray"
-Results = Generator[tuple[T, R], None, None]
 Workers = int | str  # processes on this machine, 0 for one per core; or `RAY`
 
 
 def run(
     work: Callable[[T], R], items: list[T], workers: Workers = 0, prepare: Callable[[], object] | None = None
-) -> Results[T, R]:
-    """Yield each item with `work(item)`, in order of completion.
-
-    prepare: called first in each process. `work`, `prepare` and the items must be picklable. Exceptions of `work` are
-    raised here; a worker that dies raises `ValueError`.
-    """
+) -> Iterator[R]:
+    """Yield `work(item)` of each item, in order. prepare: called first in each process. All must be picklable."""
     if workers == RAY:
-        return _run_on_ray(work, items)
-    number = min(int(workers) or usable_cores(), len(items))
-    if number <= 1:
-        return ((item, work(item)) for item in items)
-    return _run_in_processes(work, items, number, prepare)
+        yield from _run_on_ray(work, items)
+    elif (number := min(int(workers) or usable_cores(), len(items))) <= 1:
+        yield from map(work, items)
+    else:
+        # Forked processes have all modules at once, where others import them for 0.4 s. But a fork takes no other
+        # threads along, so a lock that one of them holds would never be released.
+        way = "fork" if sys.platform == "linux" and threading.active_count() == 1 else "spawn"
+        with concurrent.futures.ProcessPoolExecutor(number, multiprocessing.get_context(way), prepare) as pool:
+            yield from pool.map(work, items)
 
 
-def _run_in_processes(
-    work: Callable[[T], R], items: list[T], workers: int, prepare: Callable[[], object] | None
-) -> Results[T, R]:
-    # Forked processes have all modules at once, where others import them for 0.4 s. But a fork takes no other threads
-    # along, so a lock that one of them holds would never be released.
-    way = "fork" if sys.platform == "linux" and threading.active_count() == 1 else "spawn"
-    with concurrent.futures.ProcessPoolExecutor(
-        workers, multiprocessing.get_context(way), prepare_worker, (prepare,)
-    ) as pool:
-        try:
-            waiting = {pool.submit(work, item): item for item in items}
-            for future in concurrent.futures.as_completed(waiting):
-                yield waiting[future], future.result()
-        except BrokenProcessPool:
-            raise ValueError("a worker died (out of memory?); run the same command again with fewer workers=") from None
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
-
-
-def prepare_worker(prepare: Callable[[], object] | None = None) -> None:
-    """Initialise a worker: it ends with its parent, which alone handles Ctrl-C."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    parent = multiprocessing.parent_process()
-
-    def die_with_parent() -> None:
-        if parent is not None:
-            multiprocessing.connection.wait([parent.sentinel])
-        os._exit(1)
-
-    threading.Thread(target=die_with_parent, daemon=True).start()
-    (prepare or without_pandas)()
-
-
-def _run_on_ray(work: Callable[[T], R], items: list[T]) -> Results[T, R]:
+def _run_on_ray(work: Callable[[T], R], items: list[T]) -> Iterator[R]:
     """Run on the Ray cluster that the program is connected to or RAY_ADDRESS names, or else on a local one."""
-    try:
-        import ray
-    except ImportError:
-        raise ValueError("workers=ray: needs the extra ray: pip install -e '.[ray]'") from None
+    import ray
+
     if not ray.is_initialized():
         ray.init(os.environ.get("RAY_ADDRESS", "local"), log_to_driver=False)
     call = ray.remote(_call)
-    waiting = {call.remote(work, item): item for item in items}
-    while waiting:
-        for reference in ray.wait(list(waiting))[0]:
-            yield waiting.pop(reference), ray.get(reference)
+    yield from map(ray.get, [call.remote(work, item) for item in items])
 
 
 def _call(work: Callable[[Any], Any], item: Any) -> Any:

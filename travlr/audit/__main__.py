@@ -11,8 +11,7 @@ import json
 from dataclasses import asdict
 
 from travlr import cli
-from travlr.audit.checks import audit
-from travlr.audit.report import Check
+from travlr.audit.checks import Check, audit
 from travlr.baselines import RuleScore, dataset_baselines, table
 
 

@@ -1,93 +1,239 @@
-"""The audit of a whole dataset: joins the findings of all chunks into the lines of the report.
-
-A chunk leaves counts and a hash of 16 bytes for each row, so memory hardly grows with the dataset.
-"""
+"""The audit of a whole dataset: examines all shards, and joins the findings into the lines of the report."""
 
 from __future__ import annotations
 
 import functools
+import hashlib
 import math
 import os
-from collections import defaultdict
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import pyarrow as pa
 
+from render.png import decode
 from render.text import CAPTION_STYLES
-from travlr.audit.examine import (
-    COMPRESSED,
-    GENERATED,
-    DatasetInfo,
-    Findings,
-    chunks_of,
-    examine,
-    manifest_problem,
-    read_info,
-)
-from travlr.audit.report import Check, checked, counted
-from travlr.audit.rows import ROW_CHECKS, score
+from travlr.audit.rows import ROW_CHECKS, Rules, examine_row, thing
 from travlr.audit.shortcuts import ABOUT, QUERY, TOTAL, UNAVOIDABLE
-from travlr.columns import content_digest
-from travlr.scene import IN_DISTRIBUTION
-from travlr.tasks import TASKS
+from travlr.columns import content_digest, damage, read_shard, rows_digest, scene_of
+from travlr.config import config_dict
+from travlr.generate import generator
+from travlr.manifest import MANIFEST, file_problem, read_manifest
+from travlr.scene import IN_DISTRIBUTION, SPLITS
+from travlr.tasks import TASKS, config_from_dict
 from travlr.tasks.base import Task
 from travlr.workers import Progress, run
 
 BOUND, Z = 0.51, 3.0902  # a rule fails where the lower 99.9 % bound of its accuracy lies above BOUND
+GENERATED = "generated again"  # the check that compares rows with those that the generator makes
+COMPRESSED = "compressed otherwise"  # pictures with the same pixels in other bytes
+
+
+@dataclass(frozen=True)
+class Check:
+    """A line of the report. status: ok, FAIL or note. checked: how many rows, files, pairs or texts."""
+
+    name: str
+    status: str
+    checked: int
+    detail: str
+
+
+@dataclass
+class Findings:
+    """Counts of one shard, or of several."""
+
+    totals: Counter[str] = field(default_factory=Counter)  # check -> things that it has checked
+    failures: Counter[tuple[str, str]] = field(default_factory=Counter)  # (check, split) -> things that fail it
+    first: dict[str, str] = field(default_factory=dict)  # check -> the first problem
+    tally: Counter[tuple[str, str, Any, bool]] = field(default_factory=Counter)  # (split, rule, feature, answer)
+    rows: Counter[str] = field(default_factory=Counter)  # split -> rows read
+    true: Counter[str] = field(default_factory=Counter)  # split -> answers
+    digests: Counter[str] = field(default_factory=Counter)  # split -> sum of rows_digest
+    hashes: list[tuple[str, int, bytes]] = field(default_factory=list)  # split, number, hash of what a row asks
+
+    def check(self, name: str, split: str, problem: str) -> None:
+        self.totals[name] += 1
+        if problem:
+            self.failures[name, split] += 1
+            self.first.setdefault(name, problem)
+
+    def add(self, other: Findings) -> None:
+        for name in ("totals", "failures", "tally", "rows", "true", "digests"):
+            getattr(self, name).update(getattr(other, name))
+        self.first = other.first | self.first
+        self.hashes += other.hashes
 
 
 def audit(folder: str | os.PathLike[str], workers: int = 0) -> list[Check]:
     """Every check of a dataset. `workers=0` uses every core. Raises `ValueError` where the folder holds no dataset."""
-    info = read_info(Path(folder))
-    findings, rows = Findings(), sum(n["rows"] for n in info.splits.values())
+    folder = Path(folder)
+    manifest = read_manifest(folder)
+    with damage(folder / MANIFEST):
+        rules = rules_of(manifest)
+    shards, starts = [], Counter[str]()
+    for file in manifest["files"]:
+        shards.append((file, starts[file["split"]]))
+        starts[file["split"]] += file["rows"]
+    findings, rows = Findings(), starts.total()
     workers = workers or (1 if rows < 2000 else 0)  # less than a second of work: starting processes takes longer
     with Progress(rows, lambda line: None) as progress:
-        for _, chunk in run(functools.partial(examine, info), chunks_of(info), workers):
-            findings.add(chunk)
-            progress.advance(chunk.rows.total())
-    checks = []
-    if findings.totals["columns"]:
-        checks.append(counted(findings, "columns", "as they should be, no null in any row"))
-    checks += [*file_checks(info, findings), *row_checks(info, findings), *split_checks(findings)]
-    checks += [*balance_checks(findings), *shortcut_checks(info, findings)]
-    return [*checks, *generated_check(info, findings)]
-
-
-def file_checks(info: DatasetInfo, findings: Findings) -> list[Check]:
-    """The manifest against the files."""
-    checks = [
-        Check("manifest", "note", 0, "none: no settings and hashes to check, and nothing to make the rows again from")
+        for of_shard in run(functools.partial(examine_shard, folder, rules), shards, workers):
+            findings.add(of_shard)
+            progress.advance(of_shard.rows.total())
+    return [
+        manifest_check(manifest, rules),
+        *file_checks(manifest, findings),
+        *row_checks(rules, findings),
+        *split_checks(findings),
+        *balance_checks(findings),
+        *shortcut_checks(rules, findings),
+        *generated_check(rules, findings),
     ]
-    if info.ours:
-        problem = manifest_problem(info)
-        failures = sum(n for (check, _), n in findings.failures.items() if check == "files")
-        problems = [f"{failures} of them; first {findings.first['files'][1]}"] if failures else []
-        checks = [checked("manifest", 1, [problem] if problem else [], "as its settings make it")]
-        checks.append(checked("files", findings.totals["files"], problems, "SHA-256 as in the manifest"))
-    problems = [findings.first["rows"][1]] if "rows" in findings.first else []
-    for split, n in ({name: {"rows": 0, "true": 0} for name in findings.rows} | info.splits).items():
-        rows, true = findings.rows[split], findings.true[split]
-        if (rows, true) != (n["rows"], n.get("true", true)):
-            problems.append(
-                f"{split} has {rows:,} rows and {true:,} true, not {n['rows']:,} and {n.get('true', true):,}"
-            )
-        if info.rules.config and rows != (count := getattr(info.rules.config.count, split)):
-            problems.append(f"{split} has {rows:,} rows, but count.{split} is {count:,}")
-    checks.append(
-        checked("rows", findings.rows.total(), problems, "as many rows and true answers as the manifest says")
+
+
+def rules_of(manifest: Mapping[str, Any]) -> Rules:
+    if not manifest["config"]:
+        return Rules(None)
+    held_out = manifest["held_out"]
+    return Rules(
+        config_from_dict(manifest["config"]),
+        frozenset(tuple(map(str, pair)) for pair in held_out["pairs"]),
+        frozenset(frozenset(map(str, query)) for query in held_out["queries"]),
     )
-    if info.ours:
-        sums = {split: findings.digests[split] % (1 << 256) for split in info.splits}
-        digest, due = content_digest(sums, info.manifest["pixels"]), info.manifest["content_digest"]
-        problems = [f"{digest[:16]} is not {due[:16]}, the manifest's"] if digest != due else []
+
+
+# One shard -----------------------------------------------------------------------------------------------------------
+
+
+def examine_shard(folder: Path, rules: Rules, shard: tuple[dict[str, Any], int]) -> Findings:
+    """The findings of one shard. shard: its entry in the manifest, and the number of its first row in the split."""
+    findings, (file, start), problem = Findings(), shard, ""
+    split, path = file["split"], folder / file["name"]
+    findings.check("files", split, file_problem(folder, file))
+    try:
+        for table in read_shard(path):
+            if rules.config:
+                compare_again(rules, table, split, start, findings)
+            with damage(path):  # a value that no row has, such as none
+                examine_table(rules, table, split, start, findings)
+            start += table.num_rows
+            findings.rows[split] += table.num_rows
+        if (rows := findings.rows[split]) != file["rows"]:
+            problem = f"{path.name}: has {rows} rows, not {file['rows']}"
+    except ValueError as error:
+        problem = str(error)
+    findings.check("rows", split, problem)
+    return findings
+
+
+def examine_table(rules: Rules, table: pa.Table, split: str, start: int, findings: Findings) -> None:
+    """Examine the rows of a table."""
+    findings.digests[split] += rows_digest(table)
+    for number, row in enumerate(table.to_pylist(), start):
+        findings.true[split] += row["answer"]
+        content = f"{sorted(map(thing, scene_of(row['objects'])))} {row['query']}"
+        findings.hashes.append((split, number, hashlib.blake2b(content.encode(), digest_size=16).digest()))
+        problems, features = examine_row(rules, row, split, number)
+        for name, problem in problems.items():
+            findings.check(name, split, problem and f"{row['id']}: {problem}")
+        for rule, feature in features:
+            findings.tally[split, rule, feature, row["answer"]] += 1
+
+
+def compare_again(rules: Rules, table: pa.Table, split: str, start: int, findings: Findings) -> None:
+    """Compare rows with those that the generator makes for the same places."""
+    assert rules.config is not None
+    try:
+        due = generator(rules.config).table(split, start, start + table.num_rows)
+    except (ValueError, IndexError) as error:  # there are no such settings, or no such rows
+        findings.check(GENERATED, split, f"{split} rows from {start} on: {error}")
+        return
+    if table.equals(due):
+        findings.totals[GENERATED] += table.num_rows
+        return
+    for number, (row, other) in enumerate(zip(table.to_pylist(), due.to_pylist(), strict=True), start):
+        problem = difference(row, other)
+        findings.check(GENERATED, split, problem and f"{split} row {number}: {problem}")
+        findings.totals[COMPRESSED] += not problem and row != other
+
+
+def difference(row: dict[str, Any], due: dict[str, Any]) -> str:
+    """The first column in which two rows differ, and how; empty where none does. Of pictures, pixels are compared."""
+    for name, value in due.items():
+        if name == "image" and row[name] != value:
+            try:
+                same = decode(row[name]["bytes"]).tobytes() == decode(value["bytes"]).tobytes()
+            except (ValueError, TypeError):
+                same = False
+            if not same or row[name]["path"] != value["path"]:
+                return "image is another picture"
+        elif row[name] != value:
+            return f"{name} is {str(row[name])[:200]}, not {str(value)[:200]}"
+    return ""
+
+
+# The lines of the report ---------------------------------------------------------------------------------------------
+
+
+def counted(findings: Findings, name: str, good: str) -> Check:
+    """A check of rows or files: the number of failures in each split, and the first of them."""
+    failures = {split: n for (check, split), n in findings.failures.items() if check == name}
+    counts = [f"{failures[split]:,} of {findings.rows[split]:,} {split}" for split in SPLITS if split in failures]
+    problems = [f"{', '.join(counts)}; first {findings.first[name]}"] if failures else []
+    return checked(name, findings.totals[name], problems, good)
+
+
+def checked(name: str, number: int, problems: list[str], good: str, unit: str = "") -> Check:
+    """A check that fails where there are problems. The report lists them, or with `unit` their number and the first."""
+    if not problems:
+        return Check(name, "ok", number, good)
+    total = f"{len(problems):,} {unit}{'s' * (len(problems) != 1)}; first {problems[0]}"
+    return Check(name, "FAIL", number, total if unit else "; ".join(problems))
+
+
+def manifest_check(manifest: Mapping[str, Any], rules: Rules) -> Check:
+    """Whether the manifest is as the generator of its config makes it."""
+    config = rules.config
+    if config is None:
+        return Check("manifest", "note", 0, "no settings: nothing to make the rows again from")
+    try:
+        maker = generator(config)
+        counts = {split: getattr(config.count, split) for split in SPLITS}
+        due = {"config": config_dict(config), "held_out": maker.task.held_out(), "pixels": maker.renderer.digest()}
+        problems = [f"{name} is not that of the settings" for name in due if manifest[name] != due[name]]
+        rows = {split: n["rows"] for split, n in manifest["splits"].items()}
+        problems += [f"{rows.get(split, 0)} rows of {split}" for split, n in counts.items() if rows.get(split, 0) != n]
+    except ValueError as error:
+        problems = [f"config: {error}"]
+    return checked("manifest", 1, problems, "as its settings make it")
+
+
+def file_checks(manifest: Mapping[str, Any], findings: Findings) -> list[Check]:
+    """The manifest against the files."""
+    problems = [findings.first["rows"]] if "rows" in findings.first else []
+    for split, n in manifest["splits"].items():
+        due, found = (n["rows"], n.get("true")), (findings.rows[split], findings.true[split])
+        if found != due and (due[1] is not None or found[0] != due[0]):
+            problems.append(f"{split} has {found[0]:,} rows and {found[1]:,} true, not {due[0]:,} and {due[1]}")
+    checks = [
+        counted(findings, "files", "SHA-256 as in the manifest"),
+        checked("rows", findings.rows.total(), problems, "as many rows and true answers as the manifest says"),
+    ]
+    if "versions" in manifest:
+        sums = {split: findings.digests[split] % (1 << 256) for split in manifest["splits"]}
+        digest, due_digest = content_digest(sums, manifest["pixels"]), manifest["content_digest"]
+        problems = [] if digest == due_digest else [f"{digest[:16]} is not {due_digest[:16]}, the manifest's"]
         checks.append(checked("content digest", findings.rows.total(), problems, digest[:16]))
     return checks
 
 
-def generated_check(info: DatasetInfo, findings: Findings) -> list[Check]:
+def generated_check(rules: Rules, findings: Findings) -> list[Check]:
     """The rows against those that the generator makes from the settings in the manifest."""
-    if not info.rules.config:
+    if not rules.config:
         return []
     detail = "every row is as the generator makes it"
     if number := findings.totals[COMPRESSED]:
@@ -95,39 +241,34 @@ def generated_check(info: DatasetInfo, findings: Findings) -> list[Check]:
     return [counted(findings, GENERATED, detail)]
 
 
-def row_checks(info: DatasetInfo, findings: Findings) -> list[Check]:
+def row_checks(rules: Rules, findings: Findings) -> list[Check]:
     """The checks of single rows that apply to this dataset."""
-    good = ROW_CHECKS | {"held-out pairs": f"{len(info.rules.pairs)} {ROW_CHECKS['held-out pairs']}"}
-    if not CAPTION_STYLES[info.rules.style].ordered:
+    good = ROW_CHECKS | {"held-out pairs": f"{len(rules.pairs)} {ROW_CHECKS['held-out pairs']}"}
+    if not CAPTION_STYLES[rules.style].ordered:
         good["caption"] = "read back: the objects column, whose order it does not show"
-    if info.rules.config and TASKS[info.rules.config.task].recount is Task.recount:
+    if rules.config and TASKS[rules.config.task].recount is Task.recount:
         good["answer"] = "as the task's `truth` says of the caption: it has no recount of its own"
-    if info.rules.config is None:
-        good["image"] = "only which cells are empty is compared: another program drew it"
     return [counted(findings, name, detail) for name, detail in good.items() if findings.totals[name]]
 
 
 def split_checks(findings: Findings) -> list[Check]:
-    """Query texts of test_ood occur in no other split, and no example occurs twice (caption order is ignored)."""
-    texts: dict[bool, set[str]] = {True: set(), False: set()}
-    for split, rule, feature, _ in findings.tally:
-        if rule == QUERY:
-            texts[split == "test_ood"].add(feature)
-    parts = sorted(findings.hashes)
-    hashes = np.frombuffer(b"".join(part for *_, part in parts), "S16")
-    starts = np.cumsum([0, *(len(part) // 16 for *_, part in parts)])
-    order = hashes.argsort(kind="stable")
-    repeats = np.nonzero(hashes[order][1:] == hashes[order][:-1])[0]  # equal to the next one in this order
-
-    def row(place: int) -> str:
-        part = int(np.searchsorted(starts, place, side="right")) - 1
-        return f"{parts[part][0]} {parts[part][1] + place - starts[part]}"
-
-    problems = [f"{row(order[i])} = {row(order[i + 1])}" for i in repeats]
-    return [
-        checked("query texts", len(texts[True]), sorted(texts[True] & texts[False]), "of test_ood are its own", "text"),
-        checked("duplicates", len(hashes), problems, "no example occurs twice", "row"),
-    ]
+    """Pairs and query texts of test_ood occur in no other split, and no example occurs twice (caption order is
+    ignored)."""
+    checks = []
+    for name, rule in (("pairs", "pair"), ("query texts", QUERY)):
+        texts: dict[bool, set[str]] = {True: set(), False: set()}
+        for split, tallied, feature, _ in findings.tally:
+            if tallied == rule:
+                texts[split == "test_ood"].add(feature)
+        shared = sorted(texts[True] & texts[False])
+        checks.append(checked(name, len(texts[True]), shared, "of test_ood are its own", name.removesuffix("s")))
+    seen: dict[bytes, str] = {}
+    problems = []
+    for split, number, content in findings.hashes:
+        if content in seen:
+            problems.append(f"{split} {number} = {seen[content]}")
+        seen[content] = f"{split} {number}"
+    return [*checks, checked("duplicates", len(findings.hashes), problems, "no example occurs twice", "row")]
 
 
 def by_feature(findings: Findings, rule: str) -> dict[str, dict[Any, list[int]]]:
@@ -157,14 +298,14 @@ def balance_checks(findings: Findings) -> list[Check]:
     return [*checks, checked("pair totals", pairs, problems, "within 2 in each split", "split")]
 
 
-def shortcut_checks(info: DatasetInfo, findings: Findings) -> list[Check]:
+def shortcut_checks(rules: Rules, findings: Findings) -> list[Check]:
     """Accuracy of rules that ignore the decisive objects: fitted on train, scored on validation and test_ind.
 
     Rules that count another set are only reported where couples are exchanged: an exchange changes all sets of a query
     alike, so that such a rule sees it, too (docs/strict.md).
     """
     checks = []
-    exchanged = info.rules.config is not None and info.rules.config.couples == "exchanged"
+    exchanged = rules.config is not None and rules.config.couples == "exchanged"
     reported = set(ABOUT) - {QUERY, TOTAL} if exchanged else set(UNAVOIDABLE)
     for rule, about in ABOUT.items():
         counts = by_feature(findings, rule)
@@ -177,6 +318,21 @@ def shortcut_checks(info: DatasetInfo, findings: Findings) -> list[Check]:
         detail = f"accuracy {right / total:.1%}, lower 99.9% bound {bound:.1%}"
         checks.append(Check(rule, status, total, f"{detail}: {about}" if about else detail))
     return checks
+
+
+def score(fitted: Mapping[Any, Sequence[int]], scored: Mapping[Any, Sequence[int]]) -> tuple[float, int]:
+    """Correct and total examples of a majority rule, fitted on the first counts and scored on the second.
+
+    Counts: feature -> numbers of false and of true examples. A feature that was as often true as false in the first
+    counts, or did not occur there, scores half of its examples.
+    """
+    right, total = 0.0, 0
+    for feature, (false, true) in scored.items():
+        fitted_false, fitted_true = fitted.get(feature, (0, 0))
+        lean = (fitted_true > fitted_false) - (fitted_true < fitted_false)
+        right += (false + true + lean * (true - false)) / 2
+        total += false + true
+    return right, total
 
 
 def lower_bound(right: float, total: int) -> float:

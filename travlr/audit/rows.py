@@ -6,24 +6,24 @@ them from the task's `recount`, which works on sets of cells and shares no code 
 
 from __future__ import annotations
 
+import functools
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
-import pyarrow as pa
+import numpy as np
 
+from render.pictures.renderer import Renderer
+from render.png import decode
 from render.text import make_captioner, parse_caption
-from travlr.audit.pictures import ObjectRow, picture_problem
 from travlr.audit.shortcuts import FEATURES, QUERY, TOTAL
-from travlr.columns import example_id, parse_query_form
+from travlr.columns import example_id, parse_query_form, scene_of
 from travlr.config import Config, Style
-from travlr.scene import Query, Scene, World
+from travlr.generate import generator
+from travlr.scene import Object, Query, Scene, World, column_name
 from travlr.tasks import TASKS, parse_query
 from travlr.tasks.base import Cells, CellsOf, Pair
-
-Counts = Mapping[Any, Sequence[int]]  # feature -> numbers of false and of true examples
 
 # The checks of each row, with the text of the report where no row fails.
 ROW_CHECKS = {
@@ -45,72 +45,54 @@ ROW_CHECKS = {
 class Rules:
     """What the rows of a dataset must fit.
 
-    config: settings of the dataset, None where another program made it. pairs, queries: held out, only for test_ood.
-    numbered: whether ids count the rows.
+    config: settings of the dataset, None where nothing says how it was made. pairs, queries: held out for test_ood.
     """
 
     config: Config | None
-    pairs: frozenset[Pair]
-    queries: frozenset[frozenset[str]]
-    numbered: bool
+    pairs: frozenset[Pair] = frozenset()
+    queries: frozenset[frozenset[str]] = frozenset()
 
     @property
     def style(self) -> str:
-        """The style of captions. For datasets of other programs it is the default one."""
+        """The style of captions; without settings the default one."""
         return (self.config.style if self.config else Style()).caption
 
-
-class Row(NamedTuple):
-    id: str
-    image: dict[str, Any]
-    caption: str
-    query: str
-    answer: bool
-    task: str
-    pair: list[str]
-    form: str
-    objects: list[ObjectRow]
-    queried: list[bool]
+    @functools.cached_property
+    def renderer(self) -> Renderer | None:
+        return generator(self.config).renderer if self.config else None
 
 
-def rows_of(table: pa.Table) -> Iterator[Row]:
-    names = ("id", "image", "caption", "query", "answer", "task", "pair", "query_form")
-    objects = table["objects"].combine_chunks()
-    *fields, queried = (column.to_pylist() for column in objects.flatten().flatten())
-    places, start = list(zip(*fields, strict=True)), 0
-    lengths = objects.value_lengths().to_pylist()
-    for length, *values in zip(lengths, *(table[name].to_pylist() for name in names), strict=True):
-        stop = start + length
-        yield Row._make([*values, places[start:stop], queried[start:stop]])
-        start = stop
-
-
-def examine_row(rules: Rules, row: Row, split: str, number: int) -> tuple[dict[str, str], list[tuple[str, Any]]]:
+def examine_row(
+    rules: Rules, row: dict[str, Any], split: str, number: int
+) -> tuple[dict[str, str], list[tuple[str, Any]]]:
     """Problems of a row by check (empty where it passes), and the features of the row by shortcut rule.
 
     Both end early where the caption or the query cannot be parsed.
     """
-    config = rules.config
-    name = config.task if config else row.task
-    expected = example_id(name, split, number)
-    numbered = (row.id, row.image["path"].rpartition(".")[0], row.task) == (expected, expected, name)
-    problems = {"ids": "" if numbered else f"id, picture or task is not that of {expected}"} if rules.numbered else {}
+    config, problems, objects = rules.config, dict[str, str](), scene_of(row["objects"])
+    name = config.task if config else row["task"]
+    if config:
+        expected = example_id(name, split, number)
+        numbered = (row["id"], row["image"]["path"], row["task"]) == (expected, f"{expected}.png", name)
+        problems["ids"] = "" if numbered else f"id, picture or task is not that of {expected}"
     try:
-        columns, rows, scene = parse_caption(row.caption, config.world.sizes[0] if config else "medium", rules.style)
-        world = config.world if config else World(columns=columns, rows=rows)
+        size = config.world.sizes[0] if config else "medium"
+        columns, rows, scene = parse_caption(row["caption"], size, rules.style)
     except ValueError as error:
         return problems | {"caption": str(error)}, []
-    problems["caption"] = caption_problem(row, scene, world, rules.style)
-    problems["image"] = picture_problem(row.image["bytes"], row.objects, world, config)
+    world = config.world if config else World(columns=columns, rows=rows)
+    problems["caption"] = caption_problem(row["caption"], scene, objects, world, rules.style)
+    if rules.renderer:
+        problems["image"] = picture_problem(row["image"]["bytes"], objects, rules.renderer)
     try:
-        query, form = parse_query(row.query), parse_query_form(row.form)
+        query, form = parse_query(row["query"]), parse_query_form(row["query_form"])
     except ValueError as error:
         return problems | {"query": str(error)}, []
-    same = query == form and query.task == name and json.loads(row.form).keys() == {"task", "args"}
-    problems["query"] = "" if same else f"{row.query} is not {row.form}"
+    same = query == form and query.task == name and json.loads(row["query_form"]).keys() == {"task", "args"}
+    problems["query"] = "" if same else f"{row['query']} is not {row['query_form']}"
     task, cells = TASKS[query.task], cells_of(scene)
     described = set().union(*(cells[query.args[i]] for i in task.object_arguments))
-    queried = {thing[3:] for thing, flag in zip(row.objects, row.queried, strict=True) if flag}
+    queried = {(o.row, o.column) for o in objects if o.queried}
     problems["queried"] = (
         "" if queried == described else f"{len(queried)} objects, but the query names {len(described)} others"
     )
@@ -119,15 +101,15 @@ def examine_row(rules: Rules, row: Row, split: str, number: int) -> tuple[dict[s
         answer, pair = task.recount(query.args, cells) or truth
     except ValueError as error:
         return problems | {"answer": str(error)}, []
-    problems["answer"] = "" if answer == row.answer else f"says {row.answer}, the scene {answer}: {row.query}"
-    problems["pair"] = "" if list(pair) == row.pair else f"says {row.pair}, the scene {list(pair)}"
+    problems["answer"] = "" if answer == row["answer"] else f"says {row['answer']}, the scene {answer}: {row['query']}"
+    problems["pair"] = "" if list(pair) == row["pair"] else f"says {row['pair']}, the scene {list(pair)}"
     if truth != (answer, pair):
-        problems["answer"] = f"`truth` is {truth}, `recount` {answer, pair}: {row.query}"
+        problems["answer"] = f"`truth` is {truth}, `recount` {answer, pair}: {row['query']}"
     if config:
-        unknown = [o for o in scene if (o.size, o.shape, o.colour) not in config.world.number]
+        unknown = [o for o in scene if (o.size, o.shape, o.colour) not in world.number]
         problems["world"] = f"{unknown[0]} is not of this world" if unknown else ""
-    problems |= held_out_problems(rules, split, query, pair, cells)
-    shortcuts: list[tuple[str, Any]] = [(QUERY, row.query), (TOTAL, (row.query, len(scene)))]
+        problems |= held_out_problems(rules, split, query, pair, cells)
+    shortcuts: list[tuple[str, Any]] = [(QUERY, row["query"]), (TOTAL, (row["query"], len(scene)))]
     if query.task in FEATURES:
         shortcuts += FEATURES[query.task](query.args, cells, len(scene))
     return problems, [("pair", " ".join(map(str, pair))), *shortcuts]
@@ -154,21 +136,6 @@ def _held_out_problem(what: str, is_held_out: bool, out: bool) -> str:
     return "" if is_held_out == out else f"{what} is {'' if is_held_out else 'not '}held out"
 
 
-def score(fitted: Counts, scored: Counts) -> tuple[float, int]:
-    """Correct and total examples of a majority rule, fitted on the first counts and scored on the second.
-
-    Counts: feature -> numbers of false and of true examples. A feature that was as often true as false in the first
-    counts, or did not occur there, scores half of its examples.
-    """
-    right, total = 0.0, 0
-    for feature, (false, true) in scored.items():
-        fitted_false, fitted_true = fitted.get(feature, (0, 0))
-        lean = (fitted_true > fitted_false) - (fitted_true < fitted_false)
-        right += (false + true + lean * (true - false)) / 2
-        total += false + true
-    return right, total
-
-
 def cells_of(scene: Scene) -> CellsOf:
     """For each colour, shape, and both together: the cells of the objects that it describes."""
     cells: dict[str, Cells] = defaultdict(set)
@@ -178,23 +145,46 @@ def cells_of(scene: Scene) -> CellsOf:
     return cells
 
 
-def recount(query: Query, scene: Scene) -> tuple[bool, Pair]:
-    """Answer and pair of a query, by the task's own recount if it has one."""
-    task = TASKS[query.task]
-    return task.recount(query.args, cells_of(scene)) or task.truth(scene, query.args)
-
-
-def caption_problem(row: Row, scene: Scene, world: World, style: str) -> str:
-    """The first difference between a caption and the objects column; empty where there is none.
+def caption_problem(caption: str, scene: Scene, objects: Scene, world: World, style: str) -> str:
+    """The first difference between a caption, read back as a scene, and the objects column; empty where there is none.
 
     Their orders must be the same where captions of the style have one.
     """
     writer = make_captioner(style, world)
-    parsed = [(o.colour, o.shape, o.size, o.row, o.column) for o in scene]
-    if len(parsed) != len(row.objects):
-        return f"names {len(parsed)} objects, the objects column {len(row.objects)}"
-    objects = row.objects if writer.ordered else sorted(row.objects, key=lambda thing: thing[3:])
-    for a, b in zip(parsed, objects, strict=True):
-        if a != b:
-            return f"says {a}, the objects column {b}"
-    return "" if writer.caption(scene) == row.caption else f"another wording or grid: {row.caption[:120]!r}"
+    if len(scene) != len(objects):
+        return f"names {len(scene)} objects, the objects column {len(objects)}"
+    ordered = objects if writer.ordered else sorted(objects, key=lambda o: (o.row, o.column))
+    for said, column in zip(map(thing, scene), map(thing, ordered), strict=True):
+        if said != column:
+            return f"says {said}, the objects column {column}"
+    return "" if writer.caption(scene) == caption else f"another wording or grid: {caption[:120]!r}"
+
+
+def thing(o: Object) -> tuple[str, str, str, int, int]:
+    """What a caption says of an object."""
+    return o.colour, o.shape, o.size, o.row, o.column
+
+
+def picture_problem(data: bytes, objects: Scene, renderer: Renderer) -> str:
+    """The first difference between a picture file and the objects of its row; empty where there is none.
+
+    Every cell is compared with the sprite of its object.
+    """
+    world, top, left = renderer.world, renderer.top, renderer.left
+    try:
+        pixels = np.asarray(decode(data))
+    except ValueError as error:
+        return str(error)
+    if pixels.shape != (renderer.height, renderer.width, 3):
+        return f"{pixels.shape[1]} x {pixels.shape[0]} pixels, not {renderer.width} x {renderer.height}"
+    if not all(0 <= o.row < world.rows and 0 <= o.column < world.columns for o in objects):
+        return "an object lies outside the grid"
+    grid = np.zeros((world.rows, world.columns), np.intp)
+    for o in objects:
+        grid[o.row, o.column] = world.number.get((o.size, o.shape, o.colour), 0)
+    canvas = renderer.rgb_canvases[0]
+    if (pixels[:top] != canvas[:top]).any() or (pixels[:, :left] != canvas[:, :left]).any():
+        return "differs in the margin"
+    differs = (renderer.cells_in(pixels) != renderer.rgb_sprites[renderer.tiles(grid)[0]]).any(axis=(1, 2, 3))
+    row, column = np.divmod(int(differs.argmax()), world.columns)
+    return f"differs at {column_name(column)} {row + 1}" if differs.any() else ""

@@ -7,7 +7,6 @@ pairs, objects, logical forms and grades, and, written last, manifest.json.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import hashlib
 import json
@@ -147,16 +146,12 @@ def _write_corpus(folder: Path, config: ScenesConfig, workers: int, log: Log) ->
 
     workers = 1 if workers == 0 and config.count <= SINGLE_PROCESS_RECORDS else workers
     chunks = [(n, start) for n, (_, pairs) in enumerate(config.pairs()) for start in range(0, pairs, CHUNK_PAIRS)]
-    by_chunk: dict[Chunk, list[SceneRecord]] = {}
+    records_in_order: list[SceneRecord] = []
     work = functools.partial(_write_chunk, folder, config)
-    with (
-        Progress(config.count, log, "records") as progress,
-        contextlib.closing(run(work, chunks, workers)) as results,
-    ):
-        for chunk, chunk_records in results:
-            by_chunk[chunk] = chunk_records
+    with Progress(config.count, log, "records") as progress:
+        for chunk_records in run(work, chunks, workers):
+            records_in_order += chunk_records
             progress.advance(len(chunk_records))
-    records_in_order = [record for chunk in chunks for record in by_chunk[chunk]]
     lines = json.loads(json.dumps(records_in_order))  # with the types that a reader gets
     contents = {ITEMS: b"".join(json.dumps(line).encode() + b"\n" for line in lines), **records.published(lines)}
     for name, data in contents.items():
