@@ -1,4 +1,4 @@
-"""A report as text: Markdown, and one HTML page that loads nothing else.
+"""A report as one HTML page that loads nothing else.
 
 Text of runs and datasets is not trusted: it is escaped or, for errors, embedded as JSON that cannot end its element. A
 content security policy allows no script but the page's own.
@@ -30,7 +30,8 @@ from travlr.browse import filled, with_shared
 from travlr.tasks import TASKS
 
 EVALUATED = ' Models that evaluate.py has asked: <a href="evaluations.html">evaluations</a>.'
-FORMATS = ("svg", "png")  # of figures; PDF doubles the time
+FORMATS = ("svg", "png")  # of figures
+WIDE = 1050  # pixels; a wider figure has the whole width of the page
 TABLE_FILES = ("md", "tex", "csv")
 TEMPLATE = Path(__file__).with_name("report.html")
 
@@ -61,7 +62,6 @@ class ReportContent:
     `analysis.errors.dataset_errors`."""
 
     runs: Runs
-    formats: tuple[str, ...] = FORMATS
     overview: Table | None = None
     tables: list[Table] = field(default_factory=list)
     empty: list[str] = field(default_factory=list)
@@ -102,45 +102,6 @@ def versions(runs: Runs) -> list[str]:
     return [*lines, f"this report: {', '.join(ours)}"]
 
 
-def markdown(report: ReportContent) -> str:
-    """The report without its errors, for a reader of plain text."""
-    lines = ["# Report of runs", ""]
-    if len(report.runs.results):
-        lines += [found(report), ""]
-    if len(evaluated := report.runs.evaluations):
-        lines += [what_was_found(evaluated[evaluated["form"] != "read"], "result"), ""]
-    if report.evaluations:
-        lines += ["## Evaluated models", "", *(table.markdown() for table in report.evaluations)]
-        lines += ["![Where evaluated models lose accuracy](figures/evaluations.png)", ""]
-    if not len(report.runs.results):
-        return "\n".join(lines) + "\n"
-    lines += [summary(report), "", "## Scores", ""]
-    lines += [report.overview.markdown()] if report.overview else ["None."]
-    lines += ["", "## Figures", ""]
-    for figure in report.figures:
-        lines += [f"![{escape_markdown(figure.alt)}](figures/{figure.spec.name}.png)", ""]
-        lines += [escape_markdown(figure.caption), ""]
-    lines += ["## Tables", ""]
-    for table in report.tables:
-        lines += [table.markdown(), ""]
-    lines += [f"- No run gives a number of: {escape_markdown(title)}" for title in report.empty]
-    lines += [
-        "",
-        "## Runs",
-        "",
-        "| run | settings that tell it from others | converged | macro-F1 in its own setting, test_ind | test_ood |",
-        "|---|---|---|---|---|",
-    ]
-    settings = _settings_by_run(report.runs)
-    for run in run_summaries(report.runs):
-        name = run.info["name"]
-        cells = [escape_markdown(name), escape_markdown(settings[name]), *_run_cells(run)]
-        lines.append(f"| {' | '.join(cells)} |")
-    lines += ["", *(f"- {escape_markdown(line)}" for line in versions(report.runs)), "", "## Left out", ""]
-    lines += [f"- {escape_markdown(line)}" for line in report.skipped] or ["Nothing."]
-    return "\n".join(lines) + "\n"
-
-
 def _settings_by_run(runs: Runs) -> dict[str, str]:
     """By name of the run, the settings in which it differs from the other runs of its model, size and task."""
     info = runs.results.drop_duplicates("name")
@@ -153,11 +114,6 @@ def _run_cells(run: RunSummary) -> list[str]:
     return ["yes" if run.converged else "no", *("" if math.isnan(score) else f"{score:.2f}" for score in scores)]
 
 
-def escape_markdown(text: str) -> str:
-    """A text with a backslash before each character that Markdown would interpret."""
-    return re.sub(r"([\\`*_\[\]<>|#])", r"\\\1", text)
-
-
 def html_page(report: ReportContent) -> str:
     """The report as one HTML page. Texts of runs and datasets are escaped, or are JSON that the page's script reads."""
     return filled(
@@ -167,6 +123,7 @@ def html_page(report: ReportContent) -> str:
         found=found(report),
         lead=html.escape(summary(report)) + EVALUATED * bool(report.evaluations),
         overview=table_block(report.overview, TABLE_FILES) if report.overview else "<p>None.</p>",
+        figures=_figures(report),
         tables="".join(folded_table(one, one.title, TABLE_FILES, not place) for place, one in enumerate(report.tables)),
         empty=html_list(report.empty),
         skipped=html_list(report.skipped) or "<p>Nothing was left out.</p>",
@@ -203,29 +160,31 @@ def table_block(table: Table, suffixes: Sequence[str] = ()) -> str:
     return f"{region}{notes}" + (f'<p class="files">{files}</p>' if files else "")
 
 
-def _figures(report: ReportContent) -> list[dict[str, Any]]:
-    """The figures as JSON for the page's script: first transfer, then other figures of several runs, then those of one
-    run. Only the last have a model and a setting."""
-    infos = report.runs.results.drop_duplicates("name").set_index("name")
-    entries = []
-    for figure in report.figures:
-        spec = figure.spec
-        run = infos.loc[spec.where["name"]] if "name" in spec.where else spec.where
-        values = {column: run.get(column) for column in ("task", "model", "setting")}
-        width, height = (pixels * 2 // 3 for pixels in figure.pixels)
-        entries.append(
-            {
-                **{column: None if pd.isna(value) else str(value) for column, value in values.items()},
-                "kind": spec.kind,
-                "name": spec.name,
-                "caption": figure.caption,
-                "alt": figure.alt,
-                "width": width,
-                "height": height,
-                "png": base64.b64encode(figure.png).decode(),
-            }
-        )
-    return sorted(entries, key=lambda entry: (entry["model"] is not None, entry["kind"] != "transfer"))
+def _figures(report: ReportContent) -> str:
+    """The figures by kind, folded: transfer first, and open, then others of several runs, then those of one run."""
+
+    def rank(figure: FigureFile) -> tuple[bool, bool]:
+        return "name" in figure.spec.where, figure.spec.kind != "transfer"
+
+    kinds: dict[str, list[FigureFile]] = {}
+    for figure in sorted(report.figures, key=rank):
+        kinds.setdefault(figure.spec.kind, []).append(figure)
+    return "".join(
+        f"<details{' open' * (kind == 'transfer')}><summary><h3>{kind} ({len(figures):,})</h3></summary>"
+        f'<div class="figures">{"".join(map(_figure, figures))}</div></details>\n'
+        for kind, figures in kinds.items()
+    )
+
+
+def _figure(figure: FigureFile) -> str:
+    name, (width, height) = html.escape(figure.spec.name), (pixels * 2 // 3 for pixels in figure.pixels)
+    picture = f"data:image/png;base64,{base64.b64encode(figure.png).decode()}"
+    files = " ".join(f'<a href="figures/{name}.{suffix}">{suffix}</a>' for suffix in FORMATS)
+    return (
+        f'<figure id="{name}" class="{"wide" * (figure.pixels[0] > WIDE)}">'
+        f'<img loading="lazy" width="{width}" height="{height}" alt="{html.escape(figure.alt)}" src="{picture}">'
+        f'<figcaption>{html.escape(figure.caption)} <span class="files">{files}</span></figcaption></figure>\n'
+    )
 
 
 def _runs(runs: Sequence[RunSummary], labels: Mapping[str, str]) -> str:
@@ -254,9 +213,7 @@ def _settings(settings: dict[str, Any]) -> str:
 
 
 def _data(report: ReportContent) -> dict[str, Any]:
-    """The data of the page's script: runs, figures, filters, and for each dataset the errors of its runs."""
-    from analysis.figures import FIGURES
-
+    """The data of the page's script: runs, filters, and for each dataset the errors of its runs."""
     infos = report.runs.results.drop_duplicates("name").set_index("name")
     labels = _settings_by_run(report.runs)
     runs, sets = list[dict[str, Any]](), {}
@@ -266,20 +223,6 @@ def _data(report: ReportContent) -> dict[str, Any]:
             values = {column: None if pd.isna(value) else str(value) for column, value in info.items()}
             runs.append({"name": name, "dataset": digest, **values, "apart": labels[name]})
         sets[digest] = errors | {"wrong": list(errors["wrong"].values())}
-    figures = _figures(report)
     orders: dict[str, Iterable[str]] = {"task": TASKS, "model": ARCHITECTURES, "setting": SETTINGS}
-    choices = {
-        name: in_order((entry[name] for entry in (*runs, *figures) if entry[name]), order)
-        for name, order in orders.items()
-    }
-    present = {figure.spec.kind for figure in report.figures}
-    papers = {kind: figure.paper for kind, figure in FIGURES.items() if kind in present}
-    return {
-        "tests": list(TEST_SETTINGS),
-        "runs": runs,
-        "sets": sets,
-        "figures": figures,
-        "formats": list(report.formats),
-        "kinds": {kind: f"{kind} (paper: {paper})" if paper else kind for kind, paper in papers.items()},
-        "choices": choices,
-    }
+    choices = {name: in_order((run[name] for run in runs if run[name]), order) for name, order in orders.items()}
+    return {"tests": list(TEST_SETTINGS), "runs": runs, "sets": sets, "choices": choices}

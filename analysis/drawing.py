@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from analysis.averages import RunSummary, run_summaries
-from analysis.document import FigureFile, FigureSpec
+from analysis.document import FORMATS, FigureFile, FigureSpec
 from analysis.errors import run_errors
 from analysis.runs import Runs, left_out
 from train.results.columns import main_test_setting
@@ -105,22 +105,20 @@ def _bimodal_runs(runs: Iterable[RunSummary]) -> list[RunSummary]:
 
 # Drawing -------------------------------------------------------------------------------------------------------------
 
-_worker_state: dict[str, Any] = {}  # runs, folder and formats of a process that draws
+_worker_state: dict[str, Any] = {}  # runs and folder of a process that draws
 
 
-def _begin(runs: Runs, folder: Path, formats: Sequence[str]) -> None:
-    _worker_state.update(runs=runs, folder=folder, formats=formats)
+def _begin(runs: Runs, folder: Path) -> None:
+    _worker_state.update(runs=runs, folder=folder)
 
 
-def draw_all(
-    items: Sequence[WorkItem], runs: Runs, folder: Path, formats: Sequence[str], workers: int, log: Log
-) -> list[WorkResult]:
+def draw_all(items: Sequence[WorkItem], runs: Runs, folder: Path, workers: int, log: Log) -> list[WorkResult]:
     """The result of each work item, in order; figures are written to `folder`.
 
     workers: number of processes, 0 for one per core.
     """
-    _begin(runs, folder, formats)  # of this process, which draws where there is one worker
-    prepare, results = partial(_begin, runs, folder, formats), []
+    _begin(runs, folder)  # of this process, which draws where there is one worker
+    prepare, results = partial(_begin, runs, folder), []
     with Progress(sum(item.steps for item in items), log, "runs and figures") as progress:
         for item, result in zip(items, run_in_workers(process_item, list(items), workers, prepare), strict=True):
             results.append(result)
@@ -159,7 +157,7 @@ def _save(spec: FigureSpec, figure: Any) -> FigureFile:
 
     from analysis.figures import save
 
-    save(figure, _worker_state["folder"], spec.name, _worker_state["formats"])
+    save(figure, _worker_state["folder"], spec.name, FORMATS)
     alt = " ".join(text.get_text() for text in figure.texts)
     with Image.open(_worker_state["folder"] / f"{spec.name}.png") as image:
         small, method = io.BytesIO(), Image.Quantize.FASTOCTREE

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import html
 import math
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 from analysis.averages import what_was_found
-from analysis.document import TABLE_FILES, report_style, table_block
+from analysis.document import FORMATS, TABLE_FILES, report_style, table_block
 from analysis.figures.panels import SMALL, label_axes, panel_figure, save, widest
 from analysis.layout import Table
 from analysis.runs import Runs, left_out
@@ -179,7 +178,7 @@ def shown_replies(replies: pd.DataFrame, limit: int = REPLIES) -> list[dict[str,
     return some[[*FILTERS, "id", "query", "answer", "parsed", "reply"]].fillna("").to_dict("records")
 
 
-def write_page(runs: Runs, answers: Answers, page: Path, formats: Sequence[str]) -> list[Table]:
+def write_page(runs: Runs, answers: Answers, page: Path) -> list[Table]:
     """Write the page of evaluations, and its figure to the folder `figures` beside it; returns its tables."""
     frame = distinguished(runs.evaluations)
     replies = replies_of(frame, answers, runs)
@@ -196,7 +195,7 @@ def write_page(runs: Runs, answers: Answers, page: Path, formats: Sequence[str])
     except ValueError as error:
         figure = f"<p>No figure: {html.escape(str(error))}.</p>"
     else:
-        save(bars, page.parent / "figures", "evaluations", formats)
+        save(bars, page.parent / "figures", "evaluations", FORMATS)
         data = (page.parent / "figures" / "evaluations.png").read_bytes()
         source = f"data:image/png;base64,{base64.b64encode(data).decode()}"
         figure = f'<figure><img alt="Where evaluated models lose accuracy" src="{source}"></figure>'

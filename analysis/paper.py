@@ -77,7 +77,6 @@ TABLE_3 = {
     }.items()
 }
 
-CARBON = {("32k", "albef"): 15.24}  # kg of CO2-equivalent of the longest runs (section B.3), by size and model
 
 # Table 9: (setting first trained in, then trained in on 200 examples, task, model, seed). No scores are printed;
 # section 4.2 says that none of them came above random.

@@ -83,7 +83,7 @@ def test_it_is_in_the_report(work: Path, trained: str, monkeypatch: pytest.Monke
     monkeypatch.chdir(work)
     monkeypatch.setattr(figures, "FIGURES", {"cells": figures.FIGURES["cells"]})
     assert report(["runs", "--out", "report", "--workers", "1"]) == 0
-    assert "my_models:LateFusion" in (work / "report" / "report.md").read_text(encoding="utf-8")
+    assert "my_models:LateFusion" in (work / "report" / "report.html").read_text(encoding="utf-8")
 
 
 def test_consistency_and_epochs_work_with_it(work: Path, train: Train) -> None:

@@ -125,7 +125,7 @@ def test_training_in_every_setting_and_report(data: Path, tmp_path: Path, monkey
         assert {result["test_setting"] for result in results} == {"image", "caption", "image+caption"}
     monkeypatch.setattr(figures, "FIGURES", {"cells": figures.FIGURES["cells"]})
     assert report([str(tmp_path / "runs"), "--workers", "1"]) == 0
-    assert "parity" in (tmp_path / "runs" / "report" / "report.md").read_text(encoding="utf-8")
+    assert "parity" in (tmp_path / "runs" / "report" / "report.html").read_text(encoding="utf-8")
 
 
 def test_a_task_about_three_nouns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, one_thread: None) -> None:
@@ -173,7 +173,7 @@ def test_pairs_of_words(task: type[Task], tmp_path: Path, monkeypatch: pytest.Mo
     for setting in ("image", "mixed"):
         run(run_of(folder, setting, tmp_path / "runs"), log=lambda *_: None)
     assert report([str(tmp_path / "runs"), "--workers", "1"]) == 0
-    assert task.name in (tmp_path / "runs" / "report" / "report.md").read_text(encoding="utf-8")
+    assert task.name in (tmp_path / "runs" / "report" / "report.html").read_text(encoding="utf-8")
 
 
 def change(**entries: Any) -> type[Task]:

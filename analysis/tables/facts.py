@@ -64,12 +64,8 @@ def _true_false_cell(counts: tuple[int, int] | None) -> Cell:
     return Cell(f"{counts[0]} / {counts[1]}") if counts else BLANK
 
 
-def table6(runs: Runs, watts: float | None = None, grams_per_kwh: float | None = None) -> Table:
-    """Table 6: hours of training by number of examples, model and setting; means over runs on equal hardware.
-
-    watts: power of the hardware, which no run measures; for the energy of a run in the slowest setting, in kWh.
-    grams_per_kwh: CO2-equivalent of the electricity; for its kg. Without these, their columns are blank.
-    """
+def table6(runs: Runs) -> Table:
+    """Table 6: hours of training by number of examples, model and setting; means over runs on equal hardware."""
     builder = TableBuilder()
     candidates = [_with_hardware(run) for run in with_traits(runs) if run.info["setting"] in TEST_SETTINGS]
     tasks = {"32k": ["spatiality"], "8k": [task for task in PAPER if task != "spatiality"]}  # the paper's sizes
@@ -81,22 +77,15 @@ def table6(runs: Runs, watts: float | None = None, grams_per_kwh: float | None =
             fixed = {"paper_size": size, "tasks": None, "train_examples": own_size or None, "model": model}
             for mark, key, alike in builder.variants(of_size, fixed, ("dataset",)):
                 key["tasks"] = _letters([run.info["task"] for run in alike] or tasks[size])
-                cells = _hours_cells(builder, key, alike, hours, (watts, grams_per_kwh))
+                cells = _hours_cells(builder, key, alike, hours)
                 builder.add([key["tasks"], own_size, MODEL_NAMES[model] + mark, source_cell(alike), *cells])
-        carbon = paper.CARBON.get((size, model))
         printed = [Cell("-") if math.isnan(value) else number_cell(value, "g") for value in hours.values()]
-        estimates = [Cell(), Cell() if carbon is None else number_cell(carbon, "g")]
-        builder.paper((_letters(tasks[size]), size, MODEL_NAMES[model]), [*printed, *estimates])
-    heads = ("Task", "Training examples", "Model", "Source", "Image", "Caption", "Img.+Cap.", "Energy, kWh", "CO2e, kg")
+        builder.paper((_letters(tasks[size]), size, MODEL_NAMES[model]), printed)
+    heads = ("Task", "Training examples", "Model", "Source", "Image", "Caption", "Img.+Cap.")
     notes = [
         f"Tasks: {LEGEND}. Training examples: how many a run was trained on; streamed: none of them twice. Hours are "
         "of training, not of tests."
     ]
-    if watts is None:
-        notes.append("Energy and CO2e are blank: they need watts=, and CO2e grams_per_kwh= as well.")
-    else:
-        electricity = f", {grams_per_kwh:g} g of CO2-equivalent per kWh" if grams_per_kwh else ""
-        notes.append(f"Energy and CO2e: not measured, of one run in its slowest setting at {watts:g} W{electricity}.")
     return builder.table(
         "table6", "Table 6. Hours of training", [("", head) for head in heads], notes, candidates, runs
     )
@@ -112,28 +101,20 @@ def _with_hardware(run: RunSummary) -> RunSummary:
 
 
 def _hours_cells(
-    builder: TableBuilder,
-    key: dict[str, Any],
-    runs: Sequence[RunSummary],
-    printed: Mapping[str, float],
-    rates: tuple[float | None, float | None],
+    builder: TableBuilder, key: dict[str, Any], runs: Sequence[RunSummary], printed: Mapping[str, float]
 ) -> list[Cell]:
-    """The cells of a line of ours: mean hours in each setting, and energy and CO2-equivalent of the slowest setting.
-    printed: the paper's hours. rates: watts, and grams per kWh."""
-    watts, grams = (math.nan if rate is None else rate for rate in rates)
-    hours: dict[str, float] = {}
+    """The cells of a line of ours: mean hours in each setting. printed: the paper's hours."""
+    cells = []
     for setting, paper_hours in printed.items():
         every = [run.info["train_seconds"] for run in runs if run.info["setting"] == setting]
         seconds = [value for value in every if value is not None]
-        hours[setting] = float(np.mean(seconds)) / 3600 if seconds else math.nan
-        energy = hours[setting] * watts / 1000
-        record = key | {"setting": setting, "hours": hours[setting], "runs": len(seconds)}
-        record |= {"energy_kwh": energy, "co2e_kg": energy * grams / 1000, "paper_hours": paper_hours}
-        builder.data.append(record | {"paper_co2e_kg": paper.CARBON.get((key["paper_size"], key["model"]))})
-    untested = [Cell("-") if key["model"] in TEXT_ONLY and setting != "caption" else None for setting in hours]
-    cells = [cell or number_cell(value, ".3g") for cell, value in zip(untested, hours.values(), strict=True)]
-    energy = np.fmax.reduce(list(hours.values())) * watts / 1000  # of the slowest setting
-    return cells + [replace(number_cell(value, ".3g"), missing=False) for value in (energy, energy * grams / 1000)]
+        hours = float(np.mean(seconds)) / 3600 if seconds else math.nan
+        builder.data.append(
+            key | {"setting": setting, "hours": hours, "runs": len(seconds), "paper_hours": paper_hours}
+        )
+        untested = key["model"] in TEXT_ONLY and setting != "caption"
+        cells.append(Cell("-") if untested else number_cell(hours, ".3g"))
+    return cells
 
 
 def table8(runs: Runs) -> Table:
