@@ -10,19 +10,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import QuadMesh
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from analysis import Runs, counts, load
 from analysis.figures import FIGURES, draw, save
-from analysis.figures.panels import baseline_legend, text_colour
-from analysis.paper import BIMODAL
 from analysis.runs import examples_of
 from splits import CARDINALITY
 from tests.grid import Accuracy, make_run
-from tests.helpers import generated, hashes
+from tests.helpers import generated
 from train.results.store import canonical
 from travlr.config import Count, Image
 from travlr.tasks import TASKS
@@ -247,28 +244,6 @@ def test_runs_are_called_by_the_settings_that_tell_them_from_others() -> None:
     assert counts.run_labels(unknown).to_list() == ["uniter small"] * 2
 
 
-def test_labels_are_apart_wherever_settings_are() -> None:
-    """Each of 40 random configs against all others: equal labels if and only if equal settings."""
-    random = np.random.default_rng(3)
-    settings = [
-        {"training": {"steps": int(random.integers(3)), "stream": bool(random.integers(2))}, "loss": [None, "x"][i % 2]}
-        for i in range(40)
-    ]
-    labels = counts.run_labels(settled(settings)).to_list()
-    for one, label in zip(settings, labels, strict=True):
-        assert [label == found for found in labels] == [one == other for other in settings]
-
-
-def test_sizes_are_at_the_same_places_in_all_panels(runs: Runs) -> None:
-    few = runs.chosen(task="cardinality")
-    alone = few[(few["setting"] == "image") | few["config"].str.contains('"stream":true')]  # one size in caption
-    panels = draw("subsets", Runs(runs.folder, alone, [], runs.datasets), task="cardinality").axes
-    assert len(panels) == 4 and len({panel.get_xlim() for panel in panels}) == 1
-    low, high = panels[0].get_xlim()
-    sizes = counts.by_size(alone)["train_examples"]
-    assert low < 0.9 * sizes.min() and high > 1.1 * sizes.max()
-
-
 def test_curves_that_cannot_be_read_are_told_of_and_the_others_drawn(runs: Runs, tmp_path: Path) -> None:
     few = runs.chosen(task="comparison")
     names = list(few["name"].unique())
@@ -318,44 +293,15 @@ def texts(figure: Figure) -> list[Text]:
 
 
 @pytest.mark.parametrize(("figure", "task"), DRAWN)
-def test_a_figure_names_its_run_and_fits_its_page(runs: Runs, figure: str, task: str) -> None:
+def test_draw_names_the_runs(runs: Runs, figure: str, task: str, tmp_path: Path) -> None:
     drawn = draw(figure, runs, **where(figure, task))
-    renderer = FigureCanvasAgg(drawn).get_renderer()  # type: ignore[no-untyped-call, unused-ignore]
-    drawn.draw(renderer)  # type: ignore[no-untyped-call, unused-ignore]
-    page = drawn.bbox
-    words = texts(drawn)
-    for text in words:
-        box = text.get_window_extent(renderer)
-        assert page.x0 - 1 <= box.x0 and box.x1 <= page.x1 + 1, text
-        assert page.y0 - 1 <= box.y0 and box.y1 <= page.y1 + 1, text
-        assert float(text.get_fontsize()) >= 5.5, text
     told = " ".join(text.get_text() for text in drawn.texts)
-    assert task in told
-    title = str(drawn.get_label()).replace(" · ", " ").split()  # whole, however it is wrapped
-    assert told.replace(" · ", " ").split()[: len(title)] == title and {task, f"{task},"} & set(title)
+    assert task in told and task in str(drawn.get_label())
     if FIGURES[figure].of == "predictions":
         rows = runs.chosen(**where(figure, task))
-        assert "uniter" in told and "trained in image" in told and "random" in told and "seed 0" in told
         assert all(f"{score:.2f}" in told for score in rows[rows["test_setting"] == "image"]["macro_f1"])
-
-
-def test_words_in_pairs_fit(runs: Runs) -> None:
-    """Pairs of long words, such as `not all, yellow pentagon, red circle`: whole, and not over one another."""
-    words = ["blue hexagon", "green octagon", "yellow pentagon", "red circle"]
-    dataset = runs.datasets[runs.chosen(task="quantifiers")["dataset"].iloc[0]]
-    frame = examples_of(dataset, "test_ind")
-    frame = frame.assign(**{c: pd.Categorical([words[int(value) % 4] for value in frame[c]]) for c in "xy"})
-    pairs = frame["kind"].astype(str) + " " + frame["x"].astype(str) + " " + frame["y"].astype(str)
-    drawn = FIGURES["dataset"].draw(frame.assign(pair=pd.Categorical(pairs)), None)
-    renderer = FigureCanvasAgg(drawn).get_renderer()  # type: ignore[no-untyped-call, unused-ignore]
-    drawn.draw(renderer)  # type: ignore[no-untyped-call, unused-ignore]
-    shown = texts(drawn)
-    boxes = [text.get_window_extent(renderer) for text in shown]
-    assert {"yellow pentagon", "test_ind, not all"} <= {text.get_text() for text in shown}
-    assert all(drawn.bbox.x0 <= box.x0 and box.x1 <= drawn.bbox.x1 for box in boxes)
-    overlaps = [(shown[n].get_text(), shown[m].get_text()) for n, a in enumerate(boxes) for m, b in enumerate(boxes[:n])
-                if a.x0 + 1 < b.x1 and b.x0 + 1 < a.x1 and a.y0 + 1.5 < b.y1 and b.y0 + 1.5 < a.y1]  # fmt: skip
-    assert overlaps == []
+    (path,) = save(drawn, tmp_path, figure, ("svg",))
+    assert b"<text" in path.read_bytes()
 
 
 @pytest.mark.parametrize("task", ["spatiality", "cardinality", "comparison"])
@@ -376,50 +322,6 @@ def test_held_out_cells_are_blank(runs: Runs, task: str) -> None:
             assert not held_out & places and values.sum() == len(held_out)
 
 
-COLOURED = [(figure, task) for figure in ("cells", "dataset", "numbers", "transfer") for task in FIGURES[figure].tasks]
-
-
-def test_colours_mean_the_same_in_all_figures_of_a_kind(runs: Runs) -> None:
-    """Of a run that is nearly always right, one that guesses, and on every task."""
-    limits: dict[str, set[tuple[float | None, float | None]]] = defaultdict(set)
-    for figure, task in COLOURED:
-        several = [where(figure, task)]
-        if FIGURES[figure].of == "predictions":
-            several.append(several[0] | {"test_setting": "caption"})
-        for chosen_by in several:
-            meshes = [mesh for axes in draw(figure, runs, **chosen_by).axes for mesh in axes.collections
-                      if isinstance(mesh, QuadMesh)]  # fmt: skip
-            limits[figure] |= {mesh.get_clim() for mesh in meshes}
-            cells: list[np.ndarray] = [np.ma.asarray(mesh.get_array()).compressed() for mesh in meshes]
-            assert all(part.min() >= 0 and part.max() <= 100 for part in cells if part.size)
-    assert len(limits) == 4 and all(found == {(0, 100)} for found in limits.values())
-
-
-def test_transfer_can_be_read_with_four_models(runs: Runs) -> None:
-    """As large as it is drawn, it fits a page of 1,400 pixels at 100 dots per inch; nothing is small or overlaps."""
-    first = runs.chosen(task="comparison").assign(macro_f1=100.0)
-    seeds = first["config"].str.replace('"seed":0,"setting"', '"seed":1,"setting"')
-    other = first.assign(seed=1, config=seeds, name=first["name"] + "-1")
-    own = pd.concat([first, other])  # two seeds, whose cells say so: 100.0–100.0 2/2
-    rows = [own.assign(model=model, name=model + own["name"]) for model in BIMODAL]
-    text = own[own["test_setting"] == own["setting"]]
-    rows.append(text[text["setting"] == "caption"].assign(model="bert"))
-    drawn = draw("transfer", Runs(runs.folder, pd.concat(rows, ignore_index=True), [], {}), task="comparison")
-    assert drawn.get_size_inches()[0] <= 12.8
-    shown = texts(drawn)
-    assert all(float(text.get_fontsize()) >= 6.5 for text in shown)
-    titles = {f"{split}, {model} small" for split in ("test_ind", "test_ood") for model in BIMODAL}
-    assert titles <= {text.get_text() for text in shown}
-    assert "100.0–100.0 2/2" in {text.get_text() for text in shown}
-    assert "bert small" in {text.get_text() for text in shown}  # a line among what text alone reaches
-    renderer = FigureCanvasAgg(drawn).get_renderer()  # type: ignore[no-untyped-call, unused-ignore]
-    drawn.draw(renderer)  # type: ignore[no-untyped-call, unused-ignore]
-    boxes = [text.get_window_extent(renderer) for text in shown]
-    overlaps = [(shown[n].get_text(), shown[m].get_text()) for n, a in enumerate(boxes) for m, b in enumerate(boxes[:n])
-                if a.x0 + 1 < b.x1 and b.x0 + 1 < a.x1 and a.y0 + 1.5 < b.y1 and b.y0 + 1.5 < a.y1]  # fmt: skip
-    assert overlaps == []
-
-
 FLOORED = {"pairs": "spatiality", "objects": "cardinality", "quantifiers": "quantifiers", "calibration": "comparison"}
 
 
@@ -438,15 +340,6 @@ def test_baselines_are_drawn_at_their_levels(runs: Runs, figure: str, task: str)
     assert any("text alone" in text.get_text() for text in texts(drawn))
 
 
-def test_the_legend_names_the_split_of_each_level() -> None:
-    columns = {"floor_query": 50.0, "floor_query_objects": float("nan"), "floor_unbound": float("nan")}
-    rows = pd.DataFrame([{"split": split, **columns, "floor_unbound_accuracy": level, "floor_query_accuracy": 50.0,
-                          "floor_query_objects_accuracy": float("nan")}
-                         for split, level in (("test_ind", 78.0), ("test_ood", 88.0))])  # fmt: skip
-    labels = [str(line.get_label()) for line in baseline_legend(rows, "error")]
-    assert [label.partition(": ")[2] for label in labels] == ["50.0", "test_ind 22.0, test_ood 12.0"]
-
-
 def test_the_transfer_matrix_shows_baselines(runs: Runs) -> None:
     moved = runs.results.assign(floor_query=12.3, floor_query_objects=45.6)
     drawn = draw("transfer", Runs(runs.folder, moved, [], runs.datasets), task="comparison")
@@ -454,48 +347,20 @@ def test_the_transfer_matrix_shows_baselines(runs: Runs) -> None:
     assert shown.count("12.3") == shown.count("45.6") == 2 * 3  # splits x test settings
 
 
-@pytest.mark.parametrize("figure", ["pairs", "cells", "subsets", "loss"])
-def test_files_are_the_same_each_time(runs: Runs, tmp_path: Path, figure: str) -> None:
-    task = FIGURES[figure].tasks[0] if figure != "subsets" else "cardinality"
-    kinds = ("svg", "pdf", "png") if figure == "pairs" else ("svg",)
-    for folder in ("first", "second"):
-        paths = save(draw(figure, runs, **where(figure, task)), tmp_path / folder, figure, kinds)
-    assert [path.name for path in paths] == [f"{figure}.{kind}" for kind in kinds]
-    assert hashes(tmp_path / "first") == hashes(tmp_path / "second")
-    assert b"<text" in (tmp_path / "first" / f"{figure}.svg").read_bytes()
-
-
-def test_text_stands_out_from_its_cell() -> None:
-    assert [text_colour(shade) for shade in (0, 0.2, 0.8, 1)] == ["white", "white", "black", "black"]
-
-
 # What cannot be drawn ------------------------------------------------------------------------------------------------
 
 
-def test_what_is_missing_is_said(runs: Runs, tmp_path: Path) -> None:
+def test_draw_refuses_what_it_cannot_draw(runs: Runs) -> None:
     one = {"task": "comparison", "setting": "image", "test_setting": "image"}
     wrong: list[tuple[str, dict[str, Any], str]] = [
         ("nonsense", {}, "choose one of pairs, cells"),
         ("pairs", one, "task='spatiality'"),
-        ("numbers", one, "no predictions of cardinality"),
-        ("quantifiers", one, "no predictions of quantifiers"),
-        ("cells", {"task": "comparison", "test_setting": "image"}, "predictions of 2 values of name: choose one"),
-        ("cells", {"task": "comparison", "setting": "image"}, "3 values of test_setting: choose one"),
-        ("cells", {"task": "none"}, "no predictions to draw"),
-        ("agreement", one, "from image and from caption"),
-        ("subsets", {"task": "comparison"}, "experiment=subsets"),
-        ("transfer", {}, f"{len(TASKS)} values of task: choose one"),
+        ("cells", {"task": "comparison", "test_setting": "image"}, "2 values of name"),
         ("transfer", {"task": "none"}, "no results to draw"),
-        ("dataset", {}, f"{len(TASKS)} values of dataset: choose one"),
-        ("loss", {"task": "none"}, "no training curves"),
         ("loss", {"nonsense": 1}, "no such column"),
     ]
     for figure, chosen, message in wrong:
-        with pytest.raises(ValueError, match=message) as error:
+        with pytest.raises(ValueError, match=message):
             draw(figure, runs, **chosen)
-        assert "\n" not in str(error.value)
-    with pytest.raises(ValueError, match="choose from svg, pdf, png"):
-        save(Figure(), tmp_path, "x", ["gif"])
-    lost = Runs(runs.folder, runs.results, [], {})
     with pytest.raises(ValueError, match=r"data=\[FOLDER\]"):
-        draw("dataset", lost, task="comparison")
+        draw("dataset", Runs(runs.folder, runs.results, [], {}), task="comparison")

@@ -44,14 +44,12 @@ LINE, NOTE_LINE = 0.165, 0.125  # height of a line, in inches
 CELLS = matplotlib.colormaps["cividis"]
 FORMATS: dict[str, dict[str, Any]] = {
     "svg": {"Date": None},
-    "pdf": {"CreationDate": None},
     "png": {},
 }  # metadata without the date
-# Text stays text in SVG and PDF, so it can be searched; PDF has no Type 3 fonts, which publishers refuse.
+# Text stays text in SVG, so it can be searched.
 SAVE_SETTINGS: dict[Any, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "travlr",
-    "pdf.fonttype": 42,
     "savefig.dpi": 150,
     "hatch.linewidth": 0.5,
 }
@@ -60,7 +58,7 @@ SAVE_SETTINGS: dict[Any, Any] = {
 def save(
     figure: Figure, folder: str | os.PathLike[str], name: str, formats: Iterable[str] = tuple(FORMATS)
 ) -> list[Path]:
-    """Write FOLDER/NAME.svg, .pdf (vector) and .png (150 dots per inch); the same bytes each time. Returns the paths.
+    """Write FOLDER/NAME.svg and .png (150 dots per inch). Returns the paths.
 
     Raises `ValueError` for another format.
     """
