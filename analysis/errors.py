@@ -106,7 +106,7 @@ def _entries(dataset: Dataset, examples: pd.DataFrame, rows: np.ndarray) -> list
     entries: dict[int, dict[str, Any]] = {}
     splits, places = examples["split"].astype(object).to_numpy(), examples["row"].to_numpy()
     settings = dataset.manifest.get("config") or {}
-    config = config_from_dict(settings) if "style" in settings else None  # None for the default styles
+    config = config_from_dict(settings) if settings else None
     left, top, right, bottom = renderer_of(config).area if config else (0, 0, 1, 1)
     for row in sorted(rows.tolist()):  # in the order of the files, so that each part is read once
         example = dataset[splits[row]][int(places[row])]

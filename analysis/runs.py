@@ -7,7 +7,7 @@ import json
 import os
 import string
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -191,7 +191,7 @@ def _with_style(config: Any, dataset: Dataset | None) -> Any:
         return config
     settings = json.loads(config)
     settings.get("inputs", {}).pop("vocabulary", None)
-    return canonical(settings | {"style": {**asdict(Style()), **of_dataset.get("style", {})}})
+    return canonical(settings | {"style": {**Style().model_dump(), **of_dataset.get("style", {})}})
 
 
 # Examples ------------------------------------------------------------------------------------------------------------

@@ -1,7 +1,6 @@
 """Write the examples at the top of the README and in docs/styles.md, with their pictures: `python docs/gallery.py`."""
 
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +22,7 @@ def gallery() -> dict[str, Example]:
 
 def styled(style: Style, cell: int = 64) -> Example:
     """The example of cardinality in a style."""
-    config = replace(TASKS[STYLED].Config(), style=style, image=Image(cell=cell))
+    config = TASKS[STYLED].Config(style=style, image=Image(cell=cell))
     return make_example(config, "train", CHOSEN[STYLED])
 
 

@@ -54,8 +54,8 @@ def _renderings(cells: tuple[int, ...], factors: tuple[float, ...]) -> list[tupl
     renderings = []
     for cell in cells:
         for factor in factors:
-            for z, size in enumerate(SIZES):
-                span = min(getattr(Image(), size) * factor, 1.0) * cell
+            for z in range(len(SIZES)):
+                span = min(Image().spans[z] * factor, 1.0) * cell
                 if span >= MIN_PIXELS:
                     renderings += [(s, z, coverage(shape, span, cell) / LEVELS) for s, shape in enumerate(SHAPES)]
     return renderings

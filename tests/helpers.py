@@ -17,17 +17,31 @@ from typing import Any
 from unittest import mock
 
 import pytest
+import yaml
 
 from train.command import main as train_main
 from travlr import Cardinality, Count, GenerateArguments, Image, cli, generate_dataset, writing
 from travlr.config import Config
 from travlr.manifest import CARD, MANIFEST, UNFINISHED
+from travlr.tasks import config_from_dict
 from travlr.tasks.base import Task
 
 ROOT = Path(__file__).parent.parent
 COUNTS = {"train": 100, "validation": 50, "test_ind": 50, "test_ood": 60}
 SMALL = Cardinality(count=Count(**COUNTS), image=Image(cell=8))
 SETTINGS = ["task=cardinality", *(f"count.{s}={n}" for s, n in COUNTS.items()), "image.cell=8"]
+
+
+def config_of(*arguments: str) -> Config:
+    """The config of `name=value` arguments, as the command composes it."""
+    values: dict[str, Any] = {}
+    for argument in arguments:
+        *path, last = argument.partition("=")[0].split(".")
+        group = values
+        for name in path:
+            group = group.setdefault(name, {})
+        group[last] = yaml.safe_load(argument.partition("=")[2])
+    return config_from_dict(values)
 
 
 def write(
@@ -44,7 +58,7 @@ def write(
 
 def generated(folder: Path, config: Config, layout: str = "parquet") -> Path:
     """A dataset, written in this process; its folder."""
-    generate_dataset(config, GenerateArguments(str(folder), format=layout, workers=1), log=lambda _: None)
+    generate_dataset(config, GenerateArguments(out=str(folder), format=layout, workers=1), log=lambda _: None)
     return folder
 
 

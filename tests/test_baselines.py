@@ -37,7 +37,7 @@ COUNT = Count(train=4000, validation=0, test_ind=2000, test_ood=2000)
 def data(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("data") / request.param
     config: Any = TASKS[request.param].Config(count=COUNT, image=Image(cell=8))
-    generate_dataset(config, GenerateArguments(str(folder), workers=1), log=lambda line: None)
+    generate_dataset(config, GenerateArguments(out=str(folder), workers=1), log=lambda line: None)
     return folder
 
 
@@ -180,8 +180,10 @@ def test_command(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_the_audit_prints_the_rules_and_writes_them_down(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = tmp_path / "d"
-    config: Any = TASKS["cardinality"].Config(count=Count(400, 0, 100, 100), image=Image(cell=8))
-    generate_dataset(config, GenerateArguments(str(data), workers=1), log=lambda line: None)
+    config: Any = TASKS["cardinality"].Config(
+        count=Count(train=400, validation=0, test_ind=100, test_ood=100), image=Image(cell=8)
+    )
+    generate_dataset(config, GenerateArguments(out=str(data), workers=1), log=lambda line: None)
     assert audit_command([str(data), "--no-baselines", "--workers", "1"]) == 0 and not (data / FILE).exists()
     assert ALL not in capsys.readouterr().out
     assert audit_command([str(data), "--workers", "1"]) == 0 and (data / FILE).exists()
@@ -193,8 +195,10 @@ def test_the_audit_prints_the_rules_and_writes_them_down(tmp_path: Path, capsys:
 
 
 def test_a_dataset_without_train_is_one_line(data: Path, tmp_path: Path) -> None:
-    config: Any = TASKS["cardinality"].Config(count=Count(0, 0, 10, 10), image=Image(cell=8))
-    generate_dataset(config, GenerateArguments(str(tmp_path / "d"), workers=1), log=lambda line: None)
+    config: Any = TASKS["cardinality"].Config(
+        count=Count(train=0, validation=0, test_ind=10, test_ood=10), image=Image(cell=8)
+    )
+    generate_dataset(config, GenerateArguments(out=str(tmp_path / "d"), workers=1), log=lambda line: None)
     with pytest.raises(ValueError, match="no train split"):
         score_baselines(tmp_path / "d")
 

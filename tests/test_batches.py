@@ -247,8 +247,10 @@ def parts_of(maker: Generator, **changes: Any) -> RunData:
 
 def small_world(train: int) -> Generator:
     """Of a world with a few thousand scenes."""
-    world = World(("red", "blue"), ("square", "circle"), columns=3, rows=3)
-    return Generator(Spatiality(world=world, distractors=[1, 2], count=Count(train, 2, 2, 2)))
+    world = World(colours=("red", "blue"), shapes=("square", "circle"), columns=3, rows=3)
+    return Generator(
+        Spatiality(world=world, distractors=[1, 2], count=Count(train=train, validation=2, test_ind=2, test_ood=2))
+    )
 
 
 @pytest.mark.parametrize("most", [8, 3, 1])

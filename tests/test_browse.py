@@ -367,7 +367,9 @@ def reached(rows: list[Row], split: str, look: Callable[[Row], Any]) -> float:
 
 def test_baselines_are_shown_for_each_split_but_train(tmp_path: Path, open_page: Open) -> None:
     count = Count(train=2000, validation=400, test_ind=400, test_ood=400)
-    released = Cardinality(total="released", scope="queried", distractors=[1, 3], count=count, image=Image(cell=16))
+    released = Cardinality(
+        preset="released", held_out={"pentagon": [2, 5]}, distractors=[1, 3], count=count, image=Image(cell=16)
+    )
     folder = generated(tmp_path / "released", released)
     rows = list(rows_of(folder).values())
     due = {

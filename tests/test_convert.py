@@ -17,13 +17,12 @@ import torch
 import yaml
 from PIL import Image as pillow
 
-from tests.helpers import COUNTS, SMALL, called, hashes, one_line, write
+from tests.helpers import COUNTS, SMALL, called, config_of, hashes, one_line, write
 from travlr import Count, Image, Spatiality, make_example, open_dataset
 from travlr.audit.checks import audit
 from travlr.card import BEST_UNBOUND
 from travlr.convert import convert_dataset, main
 from travlr.exports import FORMATS
-from travlr.generate import settings
 from travlr.manifest import EXPORTED
 from travlr.original import PUBLISHED_SPLITS, read_original
 from travlr.scene import SPLITS
@@ -104,7 +103,7 @@ def test_an_export_replaces_an_earlier_one_and_nothing_else(by_format: dict[str,
 
 
 def test_original_refuses_styles(tmp_path: Path) -> None:
-    config, _ = settings(["task=cardinality", "style.image=grid", "image.cell=8"])
+    config = config_of("task=cardinality", "style.image=grid", "image.cell=8")
     with pytest.raises(ValueError, match=r"format=original: holds style\.image=plain"):
         write(tmp_path / "d", config, format="original")
 
@@ -136,7 +135,7 @@ def test_the_card_says_what_is_there(layout: str, by_format: dict[str, Path]) ->
 @pytest.mark.parametrize("task", PAPER)
 def test_the_card_of_a_preset_says_what_rules_reach(task: str, preset: str, tmp_path: Path) -> None:
     some = [f"count.{split}=20" for split in SPLITS]
-    config, _ = settings([f"task={task}", f"preset={preset}", "seed=7", "image.cell=8", "style.image=plain", *some])
+    config = config_of(f"task={task}", f"preset={preset}", "seed=7", "image.cell=8", "style.image=plain", *some)
     write(tmp_path / "d", config)
     shown = (tmp_path / "d" / "README.md").read_text().partition("## Known shortcuts")[2].partition("##")[0]
     assert f"right up to {BEST_UNBOUND[task][preset]} of the time" in " ".join(shown.split())
@@ -144,7 +143,7 @@ def test_the_card_of_a_preset_says_what_rules_reach(task: str, preset: str, tmp_
 
 # The published layout as a source ------------------------------------------------------------------------------------
 
-SOURCE = Spatiality(count=Count(30, 8, 8, 8), image=Image(cell=8))
+SOURCE = Spatiality(count=Count(train=30, validation=8, test_ind=8, test_ood=8), image=Image(cell=8))
 
 
 @pytest.fixture

@@ -6,8 +6,9 @@ import pytest
 
 from render.pictures.renderer import Renderer
 from travlr.columns import content_digest, rows_digest
-from travlr.generate import Generator, settings
+from travlr.generate import Generator
 from travlr.scene import SPLITS
+from travlr.tasks import config_from_dict
 
 # (task, preset) -> the first digits of the digest with seed 0.
 DIGESTS = {
@@ -30,7 +31,7 @@ def test_the_datasets_of_the_presets_keep_their_content(
     task: str, preset: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Renderer, "pngs", lambda _, grid: [b""] * len(grid))  # the sprites' digest stands for pixels
-    config, _ = settings([f"task={task}", f"preset={preset}"])
+    config = config_from_dict({"task": task, "preset": preset})
     maker = Generator(config)
     rows = {}
     for split in SPLITS:

@@ -20,7 +20,7 @@ from train.results.scores import binomial_p_value, bootstrap_counts, by_group, c
 from travlr import Cardinality, Comparison, Generator, Quantifiers, Spatiality
 from travlr.config import Config
 
-RELEASED = Cardinality(scope="queried", total="released", held_out={"pentagon": [4, 6]})  # preset=released
+RELEASED = Cardinality(preset="released")
 
 
 @given(st.lists(st.tuples(st.booleans(), st.floats(-9, 9, width=32)), min_size=1, max_size=60))

@@ -387,7 +387,7 @@ def test_two_datasets_have_two_lines_in_the_report(
     from analysis.tables.evaluations import accuracy_table
 
     other = tmp_path / "data" / "cardinality"
-    config = replace(TASKS["cardinality"].Config(), count=COUNT, image=Image(cell=36), seed=1)
+    config = TASKS["cardinality"].Config(count=COUNT, image=Image(cell=36), seed=1)
     generated(other, config)
     for folder in (data["cardinality"], other):
         ask(monkeypatch, Scripted(answer), folder, tmp_path / "runs", setting=["caption"], limit=4)

@@ -36,7 +36,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "broken.py").write_text("import torch\nraise RuntimeError('no\\nsuch thing')\n", encoding="utf-8")
     (folder / "others.py").write_text("import torch\nclass Plain(torch.nn.Module):\n    pass\n", encoding="utf-8")
     config = Cardinality(count=Count(train=40, validation=40, test_ind=40, test_ood=40), image=Image(cell=16))
-    generate_dataset(config, GenerateArguments(str(folder / "data"), workers=1), log=lambda line: None)
+    generate_dataset(config, GenerateArguments(out=str(folder / "data"), workers=1), log=lambda line: None)
     return folder
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import shutil
 import sys
@@ -32,11 +31,8 @@ from travlr import Count, GenerateArguments, Image, generate_dataset, open_datas
 from travlr.audit.checks import audit
 from travlr.baselines import score_baselines
 from travlr.browse import page
-from travlr.cli import UsageError
-from travlr.config import option
 from travlr.convert import convert_dataset
 from travlr.exports import FORMATS
-from travlr.generate import settings
 from travlr.questions import make_question
 from travlr.tasks import TASKS, parse_query, query_text
 from travlr.tasks.base import Task
@@ -59,7 +55,7 @@ def parity(tmp_path_factory: pytest.TempPathFactory) -> Iterator[type[Task]]:
 def data(parity: type[Task], tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("data") / "parity"
     config: Any = parity.Config(count=COUNT, image=Image(cell=16))
-    generate_dataset(config, GenerateArguments(str(folder), workers=1), log=lambda _: None)
+    generate_dataset(config, GenerateArguments(out=str(folder), workers=1), log=lambda _: None)
     return folder
 
 
@@ -84,8 +80,8 @@ def test_the_card_claims_nothing_that_is_known_of_other_tasks_alone(data: Path) 
 
 
 def test_a_preset_of_other_tasks_is_refused(parity: type[Task]) -> None:
-    with pytest.raises(UsageError, match=r"preset=strict: the task parity has no such preset; choose one of paper$"):
-        settings(["task=parity", "preset=strict"])
+    with pytest.raises(ValueError, match="preset=strict"):
+        parity.Config(preset="strict")
 
 
 def test_queries_are_read_back_and_truth_and_recount_agree(data: Path) -> None:
@@ -133,7 +129,7 @@ def test_a_task_about_three_nouns(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setitem(TASKS, "together", TogetherTask)
     folder = tmp_path / "together"
     config = Together(count=COUNT, image=Image(cell=16))
-    generate_dataset(config, GenerateArguments(str(folder), workers=1), log=lambda _: None)
+    generate_dataset(config, GenerateArguments(out=str(folder), workers=1), log=lambda _: None)
     assert [check for check in audit(folder, workers=1) if check.status == "FAIL"] == []
     rules = {score.baseline for score in score_baselines(folder)}
     assert {f"count of {place} noun" for place in ("first", "second", "third")} < rules
@@ -157,7 +153,7 @@ def test_pairs_of_words(task: type[Task], tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setitem(TASKS, task.name, task)
     folder = tmp_path / task.name
     config: Any = task.Config(count=COUNT, image=Image(cell=16))
-    generate_dataset(config, GenerateArguments(str(folder), workers=1), log=lambda _: None)
+    generate_dataset(config, GenerateArguments(out=str(folder), workers=1), log=lambda _: None)
     checks = {check.name: check for check in audit(folder, workers=1)}
     assert [check for check in checks.values() if check.status == "FAIL"] == []
     assert ("it has no recount of its own" in checks["answer"].detail) == (task is ModeTask)
@@ -215,19 +211,6 @@ def test_a_task_that_breaks_a_rule_is_refused_in_one_line(rule: str) -> None:
     assert "\n" not in str(error.value)
 
 
-def test_a_task_may_have_a_setting_called_held_out(
-    parity: type[Task], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    numbers: Any = option([2, 5], "numbers that only test_ood shows")
-    config = dataclasses.make_dataclass(
-        "HeldOut", [("held_out", list[int], numbers)], bases=(parity.Config,), frozen=True
-    )
-    monkeypatch.setitem(TASKS, "parity", type("HeldOutParity", (parity,), {"Config": config}))
-    small: Any = config(count=Count(train=40, validation=4, test_ind=4, test_ood=4), image=Image(cell=8))
-    generate_dataset(small, GenerateArguments(str(tmp_path / "d"), workers=1), log=lambda line: None)
-    assert "held out" in (tmp_path / "d" / "README.md").read_text(encoding="utf-8").lower()
-
-
 def refuses(scene: Any, args: Any) -> Any:
     raise ValueError("`truth` does not apply")
 
@@ -237,7 +220,7 @@ def test_truth_and_recount_must_agree(truth: Any, tmp_path: Path, monkeypatch: p
     """A wrong `truth` changes no dataset, as answers come from templates."""
     monkeypatch.setitem(TASKS, "together", change(truth=staticmethod(truth)))
     config = Together(count=COUNT, image=Image(cell=16))
-    generate_dataset(config, GenerateArguments(str(tmp_path / "d"), workers=1), log=lambda _: None)
+    generate_dataset(config, GenerateArguments(out=str(tmp_path / "d"), workers=1), log=lambda _: None)
     failed = {check.name: check for check in audit(tmp_path / "d", workers=1) if check.status == "FAIL"}
     assert "`truth`" in failed["answer"].detail
 
@@ -259,7 +242,7 @@ def runs(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Runs of the fifth task, of a model of ours and of one that only its user has; and of a task of the paper."""
     place = tmp_path_factory.mktemp("reported")
     config = CardinalityTask.Config(count=COUNT, image=Image(cell=8))
-    generate_dataset(config, GenerateArguments(str(place / "cardinality"), workers=1), log=lambda _: None)
+    generate_dataset(config, GenerateArguments(out=str(place / "cardinality"), workers=1), log=lambda _: None)
     for folder in (place / "cardinality", data):
         for model in ("uniter", OWN_MODEL):
             make_run(place / "runs", folder, lambda test, split: 0.8, config={"model": model}, setting="image")

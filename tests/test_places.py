@@ -36,7 +36,9 @@ CONTEXT = RegionSettings(context="receptive_field")
 
 
 def raw() -> RawExamples:
-    return stream_examples(Generator(Spatiality(count=Count(100, 0, 0, 0))), 0, len(ALL))
+    return stream_examples(
+        Generator(Spatiality(count=Count(train=100, validation=0, test_ind=0, test_ood=0))), 0, len(ALL)
+    )
 
 
 def moved(grid: np.ndarray) -> np.ndarray:

@@ -11,9 +11,10 @@ import pytest
 from analysis.probe import command as probe_command
 from docs.gallery import ROOT, gallery, markdown, styles_captions, styles_picture
 from render.png import decode
+from tests.helpers import config_of
 from train.settings import settings as train_settings
 from train.sweep import expand
-from travlr import generate
+from travlr import GenerateArguments, generate
 
 README = ROOT / "README.md"
 PAGES = [README, *sorted((ROOT / "docs").glob("*.md"))]
@@ -67,8 +68,8 @@ def test_there_are_commands_to_check() -> None:
 @pytest.mark.parametrize("command", GENERATE)
 def test_generate_commands_are_valid(command: str) -> None:
     if not is_help(command):
-        config, _ = generate.settings(shlex.split(command))
-        generate.generator(config)
+        arguments = [a for a in shlex.split(command) if a.partition("=")[0] not in GenerateArguments.model_fields]
+        generate.generator(config_of(*(a for a in arguments if a != "-m")))
 
 
 @pytest.mark.parametrize("command", TRAIN)

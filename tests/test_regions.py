@@ -28,7 +28,7 @@ from travlr.config import Image
 from travlr.scene import COLOURS, SHAPES, SIZES, World
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-SPANS = {size: getattr(Image(), size) for size in SIZES}
+SPANS = dict(zip(SIZES, Image().spans, strict=True))
 EVERYTHING = World(colours=tuple(COLOURS), shapes=SHAPES, sizes=SIZES)
 WORLDS = {"paper": (World(), 64), "everything": (EVERYTHING, 37), "wide": (World(columns=5, rows=2), 24)}
 PAPER = Renderer(World(), 64, SPANS)
@@ -178,7 +178,7 @@ def test_rows_are_trimmed_padded_and_may_be_blank() -> None:
 
 
 def test_the_objects_column_gives_the_grid() -> None:
-    generator = Generator(Cardinality(count=Count(60, 0, 0, 0)))
+    generator = Generator(Cardinality(count=Count(train=60, validation=0, test_ind=0, test_ood=0)))
     objects = generator.table("train", 0, 60)["objects"]
     np.testing.assert_array_equal(grid_of(objects, World()), generator.batch("train", 0, 60).grid)
     np.testing.assert_array_equal(grid_of(objects[7:9], World()), generator.batch("train", 7, 9).grid)

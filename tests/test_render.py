@@ -22,7 +22,7 @@ from travlr.config import Image
 from travlr.scene import COLOURS, SHAPES, SIZES, Object, Query, World
 from travlr.tasks import TASKS, make_task, parse_query, query_text, truth
 
-SPANS = {size: getattr(Image(), size) for size in SIZES}
+SPANS = dict(zip(SIZES, Image().spans, strict=True))
 EVERYTHING = World(colours=tuple(COLOURS), shapes=SHAPES, sizes=SIZES)
 
 

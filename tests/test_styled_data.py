@@ -6,7 +6,6 @@ import itertools
 import json
 import re
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -40,11 +39,11 @@ from travlr.rules import in_reading_order, read_split
 STYLES = {f"image-{name}": Style(image=name) for name in IMAGE_STYLES if name != "plain"}
 STYLES |= {f"caption-{name}": Style(caption=name) for name in CAPTION_STYLES if name != "sentences"}
 BOTH = Style(image="jitter", caption="ascii")
-SMALL = Cardinality(count=Count(100, 30, 30, 40), image=Image(cell=40))
+SMALL = Cardinality(count=Count(train=100, validation=30, test_ind=30, test_ood=40), image=Image(cell=40))
 
 
 def styled(style: Style) -> Config:
-    return replace(SMALL, style=style)
+    return SMALL.changed(style=style)
 
 
 @pytest.fixture(scope="module")
@@ -75,11 +74,21 @@ def test_a_style_changes_pictures_or_captions_alone(name: str, clean: Path) -> N
 
 
 def test_audit_passes_other_worlds_in_every_style(tmp_path: Path) -> None:
-    world = World(("red", "pink", "black"), ("star", "trapezium", "circle"), ("small", "large"), columns=9, rows=11)
-    few: dict[str, Any] = {"count": Count(20, 20, 20, 20), "world": world, "image": Image(cell=41)}
+    world = World(
+        colours=("red", "pink", "black"),
+        shapes=("star", "trapezium", "circle"),
+        sizes=("small", "large"),
+        columns=9,
+        rows=11,
+    )
+    few: dict[str, Any] = {
+        "count": Count(train=20, validation=20, test_ind=20, test_ood=20),
+        "world": world,
+        "image": Image(cell=41),
+    }
     for number, (image, caption) in enumerate(zip(IMAGE_STYLES, itertools.cycle(CAPTION_STYLES), strict=False)):
         kind = (Spatiality, Quantifiers)[number % 2]
-        write(tmp_path / image, kind(**few, style=Style(image, caption)))
+        write(tmp_path / image, kind(**few, style=Style(image=image, caption=caption)))
         assert not failed(audit(tmp_path / image, workers=1))
 
 

@@ -28,7 +28,7 @@ WORLDS = {
     "paper-24": (World(), 24),
     "paper-37": (World(), 37),
     "5x2-64": (World(columns=5, rows=2), 64),
-    "26x12-16": (World(("red", "blue"), ("square", "star"), columns=26, rows=12), 16),
+    "26x12-16": (World(colours=("red", "blue"), shapes=("square", "star"), columns=26, rows=12), 16),
     "everything-48": (EVERYTHING, 48),
 }
 
@@ -213,7 +213,7 @@ def test_unknown_styles_are_answered_with_the_valid_ones() -> None:
         with pytest.raises(ValueError, match=r"^style.caption=rhyme: choose one of sentences, table, json, ascii$"):
             ask()
     for wrong in ({"image": "oil"}, {"caption": "rhyme"}, {"image": 3}):
-        with pytest.raises(ValueError, match=f"^style.{next(iter(wrong))}="):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
             Style(**wrong)
 
 

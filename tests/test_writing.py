@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import signal
 from pathlib import Path
@@ -13,12 +12,11 @@ import pytest
 
 from tests.helpers import SETTINGS, SMALL, command, hashes, write
 from travlr import Count, open_dataset, writing
-from travlr.config import config_dict
 from travlr.generate import tables_of
 from travlr.manifest import MANIFEST, UNFINISHED
 from travlr.writing import ROWS_PER_SHARD, shards_due
 
-CONFIG = json.dumps(config_dict(SMALL))
+CONFIG = SMALL.model_dump_json()
 
 
 @pytest.fixture(scope="module")
@@ -63,13 +61,13 @@ def test_shards_due_covers_every_row_once() -> None:
 
 
 def test_write_dataset_leaves_out_a_split_without_rows(tmp_path: Path) -> None:
-    manifest, _ = write(tmp_path / "d", dataclasses.replace(SMALL, count=Count(20, 0, 10, 10)))
+    manifest, _ = write(tmp_path / "d", SMALL.changed(count=Count(train=20, validation=0, test_ind=10, test_ood=10)))
     assert list(manifest["splits"]) == ["train", "test_ind", "test_ood"]
     assert not list((tmp_path / "d").glob("validation*"))
 
 
 def test_write_shard_puts_a_thousand_rows_in_a_group(tmp_path: Path) -> None:
-    write(tmp_path / "d", dataclasses.replace(SMALL, count=Count(20, 0, 0, 10)))
+    write(tmp_path / "d", SMALL.changed(count=Count(train=20, validation=0, test_ind=0, test_ood=10)))
     path = tmp_path / "big.parquet"
     writing.write_shard(path, tables_of(CONFIG, "train", 0, 2300))
     groups = pq.ParquetFile(path).metadata
@@ -128,7 +126,7 @@ def test_write_dataset_refuses_or_replaces_another_config(
     finished: bool, whole: dict[str, str], tmp_path: Path
 ) -> None:
     folder = tmp_path / "d"
-    write(folder, dataclasses.replace(SMALL, seed=5))
+    write(folder, SMALL.changed(seed=5))
     (folder / "notes.txt").write_text("mine")
     if not finished:
         manifest = json.loads((folder / MANIFEST).read_text())

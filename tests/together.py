@@ -5,23 +5,21 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from render.text import parse_noun, plural
-from travlr.config import Config, option
+from travlr.config import Config, RangeFrom0
 from travlr.scene import Scene, objects_of
 from travlr.tasks.base import SIDES, CellsOf, Draw, OpenQuestion, Pair, Task, Template, choose_from
 
 SIGNS = {"more": 1, "fewer": -1}
 
 
-@dataclass(frozen=True)
 class Together(Config):
     task: str = "together"
-    distractors: list[int] = option([1, 4], counts_from=0)
+    distractors: RangeFrom0 = (1, 4)
 
 
 class TogetherTask(Task):

@@ -6,7 +6,6 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,6 @@ COLOURS = tuple(World().colours)
 TOP, BOTTOM = 5, 1  # objects of the most and of the least frequent colour; the others have two or three
 
 
-@dataclass(frozen=True)
 class Majority(Config):
     task: str = "majority"
 
@@ -105,7 +103,6 @@ class MajorityTask(Task):
         return self.fewest_scenes(int(template.texts[0]), {0: TOP, 1: BOTTOM, 2: 2, 3: 2, 4: 2})
 
 
-@dataclass(frozen=True)
 class Mode(Majority):
     task: str = "mode"
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass, field, replace
 
-from travlr.config import check_settings, option
+from travlr.options import check_settings, option
 from travlr.plugins import import_name, is_import
 from travlr.tasks import TASKS
 

@@ -20,7 +20,7 @@ from travlr.tasks import config_from_dict
 EXCLUDED = ("runs", "data", "audit", "experiment", "device", "devices", "strategy", "logger")
 
 
-def fingerprint(config: Run, caption_style: str = Style.caption, **resolved: Any) -> dict[str, Any]:
+def fingerprint(config: Run, caption_style: str = Style().caption, **resolved: Any) -> dict[str, Any]:
     """Everything that the results of a run depend on: its settings, with files by their digest and `start` by the id of
     that run, the inputs of the model, and `resolved`. caption_style: of the dataset. Raises `ValueError` if `start` is
     not a run."""

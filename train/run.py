@@ -196,7 +196,7 @@ def start_from(config: Run, learner: Learner, caption_style: str) -> str:
     return f"run {folder.name}"
 
 
-def tokenizer_for(config: Run, caption_style: str = Style.caption) -> WordTokenizer:
+def tokenizer_for(config: Run, caption_style: str = Style().caption) -> WordTokenizer:
     """The checkpoint's own tokenizer, or the grammar's."""
     if config.pretrained is None and config.tokenizer is None:
         return WordTokenizer(grammar_tokenizer(config.task, caption_style))

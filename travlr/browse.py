@@ -151,7 +151,7 @@ def content(folder: Path, examples: int, seed: int) -> dict[str, Any]:
     config = manifest["config"] or {}
     with damage(folder / MANIFEST):
         settings = dict(settings_of(config))
-        style_config = config_from_dict(config) if "style" in config else None  # None for the default styles
+        style_config = config_from_dict(config) if config else None
     return {
         "task": task,
         "facts": facts_of(manifest, settings),
@@ -163,7 +163,7 @@ def content(folder: Path, examples: int, seed: int) -> dict[str, Any]:
         "baselines": [*baselines(surveys), *unbound(folder)],
         "note": f"{COUNTS_NOTE} {TASKS[task].pair_note}",
         "style": {  # area: left, top, right, bottom of a picture's cells, as fractions
-            "caption": style_config.style.caption if style_config else Style.caption,
+            "caption": style_config.style.caption if style_config else Style().caption,
             "area": renderer_of(style_config).area if style_config else [0, 0, 1, 1],
         },
         "maps": list(heat_maps(task, {pair for s in surveys.values() for pair in s.counts})),
@@ -231,7 +231,7 @@ def example(split: str, row: dict[str, Any], config: Config | None) -> dict[str,
 def grid_of(caption: str, config: Config | None) -> list[int] | None:
     """The columns and rows of a scene; None where neither its caption nor its dataset tells them."""
     preface = ENDS_PREFACE.search(caption)
-    if config and config.style.caption != Style.caption:
+    if config and config.style.caption != Style().caption:
         return [config.world.columns, config.world.rows]
     return [ord(preface[1]) - ord("A") + 1, int(preface[2])] if preface else None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import io
 import json
 from typing import Any
@@ -121,7 +120,7 @@ def _yaml_feature(feature: dict[str, Any]) -> dict[str, Any]:
 def _example(row: dict[str, Any], style: str) -> str:
     caption = words = row["caption"]
     quoted = f"> {caption}"
-    if style != Style.caption:
+    if style != Style().caption:
         words, quoted = "The scene that the caption below describes", f"```text\n{caption}\n```"
     return f"""\
 # TraVLR {row["task"]}: {TASKS[row["task"]].title}
@@ -175,9 +174,11 @@ def _shortcuts(config: dict[str, Any] | None) -> str:
     task, settings = TASKS[config["task"]], config_from_dict(config)
 
     def is_preset(name: str) -> bool:
-        usual: Any = config_from_dict({"task": task.name} | task.presets.get(name, {}))
+        if name != settings.preset:
+            return False
+        usual = config_from_dict({"task": task.name, "preset": name})
         free = {name: getattr(usual, name) for name in ("seed", "count", "image", "style")}
-        return dataclasses.replace(settings, **free) == usual
+        return settings.changed(**free) == usual
 
     accuracies = BEST_UNBOUND.get(task.name, {})
     accuracy = next((text for preset, text in accuracies.items() if is_preset(preset)), "")

@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Container, Iterator, Mapping, 
 from pathlib import Path
 from typing import Any, NoReturn, get_args, get_origin
 
-from travlr.scene import field_types, in_words
+from travlr.options import field_types, in_words
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
 HELP_WIDTH = 116  # columns of a line of `--help`, without its indent

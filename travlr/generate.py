@@ -2,36 +2,31 @@
 
 from __future__ import annotations
 
-if __name__ == "__main__":
-    from travlr.start import start_command
-
-    start_command("generate", "travlr.generate")
-
 import functools
 import json
 import operator
 import shlex
 import tempfile
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import pyarrow as pa
+from hydra.core.config_store import ConfigStore
+from pydantic import Field
 
 from render.image import make_renderer
 from render.pictures.renderer import Renderer
 from render.text import make_captioner
-from travlr import cli
 from travlr.columns import IMAGE, OBJECT, ROW_GROUP, SCHEMA, example_id, query_form
-from travlr.config import Config, check_choice, check_settings, config_dict, option
+from travlr.config import Config, check_choice
 from travlr.dataset import Example, examples_of, open_dataset
 from travlr.exports import FORMATS, check_export, export
 from travlr.sampler import Sampler
-from travlr.scene import SPLITS, Batch
+from travlr.scene import SIZES, SPLITS, Batch
+from travlr.settings import Log, PathText, Settings, UsageError, help_lines, hydra_command
 from travlr.tasks import TASKS, config_from_dict, make_task, query_text
-from travlr.workers import RAY
 from travlr.writing import write_dataset
 
 
@@ -105,7 +100,7 @@ class Generator:
 
 def renderer_of(config: Config) -> Renderer:
     image = config.image
-    spans = {size: getattr(image, size) for size in config.world.sizes}
+    spans = dict(zip(SIZES, image.spans, strict=True))
     return make_renderer(config.style.image, config.world, image.cell, spans)
 
 
@@ -116,7 +111,7 @@ def _generator(config_json: str) -> Generator:
 
 def generator(config: Config) -> Generator:
     """The generator of a config; cached for the next call."""
-    return _generator(json.dumps(config_dict(config)))
+    return _generator(config.model_dump_json())
 
 
 def make_example(config: Config, split: str, index: int) -> Example:
@@ -154,32 +149,33 @@ def tables_of(config_json: str, split: str, start: int, stop: int) -> Iterator[p
         yield maker.table(split, begin, min(begin + ROW_GROUP, stop))
 
 
-@dataclass(frozen=True)
-class GenerateArguments:
+class GenerateArguments(Settings):
     """Where and how to write a dataset. None of these settings changes an example."""
 
-    out: str | None = option(None, "folder to write; null for data/TASK")
-    format: str = option("parquet", choices=("parquet", *FORMATS))
-    workers: int | str = option(0, "processes; 0 for one per core, ray for a Ray cluster (an optional extra)")
-    overwrite: bool = option(False, "write a finished dataset in `out` again, or replace one of another config")
-
-    def __post_init__(self) -> None:
-        check_settings(self)
-        if self.workers != RAY and (type(self.workers) is not int or self.workers < 0):
-            raise ValueError(f"workers={self.workers}: must be a whole number of 0 or more, or {RAY}")
+    out: PathText | None = Field(None, description="folder to write; null for data/TASK")
+    format: Literal["parquet", *FORMATS] = Field("parquet", description=f"parquet, or an export: {', '.join(FORMATS)}")  # type: ignore[valid-type]
+    workers: Annotated[int, Field(ge=0)] | Literal["ray"] = Field(
+        0, description="processes; 0 for one per core, ray for a Ray cluster (an optional extra)"
+    )
+    overwrite: bool = Field(False, description="write a finished dataset again, or replace one of another config")
 
 
-def generate_dataset(
-    config: Config, job: GenerateArguments = GenerateArguments(), log: cli.Log = print
-) -> dict[str, Any]:
+DEFAULT_JOB = GenerateArguments()
+
+
+def generate_dataset(config: Config, job: GenerateArguments = DEFAULT_JOB, log: Log = print) -> dict[str, Any]:
     """Write the dataset of a config, and return its manifest.
 
     Raises `ValueError` as `Generator` and `write_dataset` do.
     """
     maker = generator(config)
-    about = {"config": config_dict(config), "held_out": maker.task.held_out(), "pixels": maker.renderer.digest()}
+    about = {
+        "config": config.model_dump(mode="json"),
+        "held_out": maker.task.held_out(),
+        "pixels": maker.renderer.digest(),
+    }
     counts = {split: getattr(config.count, split) for split in SPLITS}
-    tables = functools.partial(tables_of, json.dumps(config_dict(config)))
+    tables = functools.partial(tables_of, config.model_dump_json())
     folder = Path(job.out or f"data/{config.task}")
     if job.format == "parquet":
         return write_dataset(folder, counts, about, tables, job.workers, job.overwrite, log)
@@ -191,13 +187,6 @@ def generate_dataset(
 
 
 # Command line ----------------------------------------------------------------------------------------------------
-
-PRESETS = ("paper", *dict.fromkeys(preset for task in TASKS.values() for preset in task.presets))
-
-PRESET_HELP = (
-    "preset=paper  # paper; strict: rules without reasoning fail (docs/strict.md); released: the shortcuts of the",
-    "              # published generator",
-)
 
 HELP = """\
 python -m travlr.generate task=TASK [NAME=VALUE ...]
@@ -211,37 +200,25 @@ examples
   python -m travlr.generate task=spatiality
   python -m travlr.generate task=cardinality out=data/small count.train=1000 count.validation=200 workers=2
   python -m travlr.generate task=quantifiers preset=strict
-  python -m travlr.generate task=comparison world.columns=8 world.rows=8 'numbers=[1,12]'
+  python -m travlr.generate task=comparison world.columns=8 world.rows=8 numbers=[1,12]
+  python -m travlr.generate -m task=spatiality,cardinality,quantifiers,comparison
 """
 
 
-def settings(arguments: list[str]) -> tuple[Config, GenerateArguments]:
-    """Config and job of `name=value` arguments. Raises `cli.UsageError` for any wrong name or value."""
-    values = cli.compose("generate", arguments, free_text=("out",))
-    for name, valid in (("task", tuple(TASKS)), ("preset", PRESETS)):
-        cli.check_choice(name, values.get(name), valid, arguments)
-    task, preset = TASKS[values["task"]], values.pop("preset")
-    if preset != PRESETS[0] and preset not in task.presets:
-        own = ", ".join((PRESETS[0], *task.presets))
-        raise cli.UsageError(f"preset={preset}: the task {task.name} has no such preset; choose one of {own}")
-    job = {name: values.pop(name) for name in GenerateArguments.__dataclass_fields__ if name in values}
-    return cli.typed(task.Config, values, task.presets.get(preset)), cli.typed(GenerateArguments, job)
-
-
-def main(arguments: list[str]) -> int:
-    if {"-h", "--help"} & set(arguments):
-        print(HELP.format(settings=_help_settings()), end="")
-        return 0
-    cli.without_pandas()
-    config, job = settings(arguments)
+def main(values: dict[str, Any]) -> None:
+    """Generate a dataset from composed settings."""
+    job = GenerateArguments(**{name: values.pop(name) for name in GenerateArguments.model_fields})
+    if not values["task"]:
+        raise UsageError(f"task= is missing: choose one of {', '.join(TASKS)}")
+    config = config_from_dict(values)
+    folder = job.out or f"data/{config.task}"
     try:
-        if job.format != "parquet":
-            check_export(job.format, Path(job.out or f"data/{config.task}"), config_dict(config))
         generator(config)
     except ValueError as error:
-        raise cli.UsageError(str(error)) from None
-    print_summary(job.out or f"data/{config.task}", generate_dataset(config, job))
-    return 0
+        raise UsageError(str(error)) from None
+    if job.format != "parquet":
+        check_export(job.format, Path(folder), config.model_dump(mode="json"))
+    print_summary(folder, generate_dataset(config, job))
 
 
 def print_summary(folder: str, manifest: dict[str, Any]) -> None:
@@ -254,11 +231,43 @@ def print_summary(folder: str, manifest: dict[str, Any]) -> None:
 
 def _help_settings() -> str:
     """Every setting with its default: of writing, of all tasks, then what each task changes and adds."""
-    lines = [f"task=  # one of {', '.join(TASKS)}", *PRESET_HELP]
-    lines += [*cli.help_lines(GenerateArguments), "", "of every task, where its own list below does not say otherwise"]
-    common = cli.help_lines(Config, leave_out=("task",))
-    lines += common
+    lines = [f"task=  # one of {', '.join(TASKS)}", *help_lines(GenerateArguments)]
+    common = help_lines(Config, without=("task",))
+    lines += ["", "of every task, where its own list below does not say otherwise", *common]
     for name, task in TASKS.items():
-        additions = [line for line in cli.help_lines(task.Config, leave_out=("task",)) if line not in common]
+        additions = [line for line in help_lines(task.Config, without=("task",)) if line not in common]
         lines += ["", f"task={name}  # {task.text(task.vocabulary_arguments[0])}", *additions]
     return "\n".join(f"  {line}".rstrip() for line in lines)
+
+
+def _defaults(config: type[Config]) -> dict[str, Any]:
+    """The defaults of a config. A setting that a preset may change is null: the preset decides."""
+    defaults = config().model_dump(mode="json")
+    for preset in config.presets.values():
+        _set_to_none(defaults, preset)
+    return defaults
+
+
+def _set_to_none(values: dict[str, Any], names: Mapping[str, Any]) -> None:
+    for name, inner in names.items():
+        if isinstance(inner, Mapping) and values[name]:
+            _set_to_none(values[name], inner)
+        elif not isinstance(inner, Mapping):
+            values[name] = None
+
+
+def command() -> None:
+    """The command of this module, with the arguments of the process."""
+    for name, task in TASKS.items():
+        ConfigStore.instance().store(group="task", name=name, node=_defaults(task.Config), package="_global_")
+    hydra_command(
+        "generate",
+        {"defaults": ["_self_", {"task": None}], **GenerateArguments().model_dump(), **_defaults(Config)},
+        HELP.format(settings=_help_settings()),
+        sweep_dir="data",
+        main=main,
+    )
+
+
+if __name__ == "__main__":
+    command()

@@ -7,15 +7,14 @@ else the number of its kind in the world.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import string
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from types import NoneType, UnionType
-from typing import Any, get_args, get_origin, get_type_hints
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
 IN_DISTRIBUTION = ("train", "validation", "test_ind")
 SPLITS = (*IN_DISTRIBUTION, "test_ood")
@@ -40,105 +39,28 @@ SHAPES = ("square", "circle", "triangle", "star", "hexagon", "octagon", "pentago
 SIZES = ("small", "medium", "large")
 
 
-def check_types(settings: Any, group: str = "") -> None:
-    """Raise `ValueError`, naming the setting, where a field of a dataclass has a value that its annotation rules out.
+class World(BaseModel):
+    """What a dataset draws its scenes from. The defaults are the paper's (appendix A): 5 x 7 objects on 6 x 6 cells."""
 
-    group: what the names of the fields begin with, such as `world.`. A list may stand for a tuple, a tuple for a list,
-    and a whole number for any number.
-    """
-    settings_class: Any = type(settings)
-    for name, kind in field_types(settings_class).items():
-        value = getattr(settings, name)
-        if not _is_of(value, kind):
-            raise ValueError(f"{group}{name}={value!r}: must be {in_words(kind)}")
-
-
-@functools.cache
-def field_types(kind: Any) -> dict[str, Any]:
-    """The types of the fields of a dataclass."""
-    hints = get_type_hints(kind)
-    return {field.name: hints[field.name] for field in dataclasses.fields(kind)}
-
-
-def dataclass_from(kind: Any, values: Mapping[str, Any], skip_unknown: bool = False) -> Any:
-    """A dataclass from the values of its fields; for a field that is itself a dataclass, from a mapping of its values.
-
-    skip_unknown: leave out names that are not fields. Raises `TypeError` for such names otherwise.
-    """
-    types = field_types(kind)
-    arguments = {}
-    for name, value in values.items():
-        if dataclasses.is_dataclass(types.get(name)):
-            value = dataclass_from(types[name], value, skip_unknown)
-        if name in types or not skip_unknown:
-            arguments[name] = value
-    return kind(**arguments)
-
-
-def _is_of(value: Any, kind: Any) -> bool:
-    parts = get_args(kind)
-    if get_origin(kind) is UnionType:
-        return any(_is_of(value, part) for part in parts)
-    if get_origin(kind) in (list, tuple):
-        return isinstance(value, (list, tuple)) and all(_is_of(item, parts[0]) for item in value)
-    if get_origin(kind) is dict:
-        return isinstance(value, dict) and all(_is_of(k, parts[0]) and _is_of(v, parts[1]) for k, v in value.items())
-    if isinstance(value, bool):
-        return kind is bool
-    return isinstance(value, (int, float) if kind is float else kind)
-
-
-def in_words(kind: Any) -> str:
-    """The values of a type in the words of the command line, such as `a list of whole numbers, such as [1,2]`."""
-    if get_origin(kind) in (list, tuple):
-        return f"a list of {_items(kind)}, such as {_example(kind)}"
-    if get_origin(kind) is dict:
-        return "named values, given as SETTING.NAME=VALUE"
-    if get_origin(kind) is UnionType:
-        return " or ".join(map(in_words, get_args(kind)))
-    words = {int: "a whole number", float: "a number", bool: "true or false", str: "a word", NoneType: "null"}
-    return words.get(kind) or f"of type {getattr(kind, '__name__', kind)}"
-
-
-def _items(kind: Any) -> str:
-    inner = get_args(kind)[0]
-    return {str: "words", int: "whole numbers", float: "numbers"}.get(inner) or f"lists of {_items(inner)}"
-
-
-def _example(kind: Any) -> str:
-    inner = get_args(kind)[0]
-    items = {str: "a,b", int: "1,2", float: "0.5,1.5"}.get(inner) or ",".join([_example(inner)] * 2)
-    return f"[{items}]"
-
-
-@dataclass(frozen=True)
-class World:
-    """What a dataset draws its scenes from. The defaults are the paper's (appendix A): 5 x 7 objects on 6 x 6 cells.
-
-    Raises `ValueError`, naming the setting, for an unknown or repeated name or a grid that cannot be captioned.
-    """
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
 
     colours: tuple[str, ...] = ("red", "blue", "green", "yellow", "orange")
     shapes: tuple[str, ...] = ("square", "circle", "triangle", "star", "hexagon", "octagon", "pentagon")
-    sizes: tuple[str, ...] = field(
-        default=("medium",), metadata={"help": "small, medium, large; captions name the size where there are several"}
+    sizes: tuple[str, ...] = Field(
+        ("medium",), description="small, medium, large; captions name the size where there are several"
     )
-    columns: int = field(default=6, metadata={"help": "up to 26"})
-    rows: int = 6
+    columns: int = Field(6, ge=1, le=26, description="up to 26, because they are named A to Z")
+    rows: int = Field(6, ge=1, le=99)
 
-    def __post_init__(self) -> None:
-        check_types(self, "world.")
-        for name, valid in (("colours", COLOURS), ("shapes", SHAPES), ("sizes", SIZES)):
-            values = tuple(getattr(self, name))
-            object.__setattr__(self, name, values)
-            if unknown := [value for value in values if value not in valid]:
-                raise ValueError(f"world.{name}={unknown[0]}: choose from {', '.join(valid)}")
-            if not values or len(set(values)) < len(values):
-                raise ValueError(f"world.{name}: needs at least one name and each only once, not {list(values)}")
-        if not 1 <= self.columns <= 26:
-            raise ValueError(f"world.columns={self.columns}: must be 1 to 26, because columns are named A to Z")
-        if not 1 <= self.rows <= 99:
-            raise ValueError(f"world.rows={self.rows}: must be 1 to 99")
+    @field_validator("colours", "shapes", "sizes")
+    @classmethod
+    def _names(cls, names: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        valid: Collection[str] = {"colours": COLOURS, "shapes": SHAPES, "sizes": SIZES}[str(info.field_name)]
+        if unknown := [name for name in names if name not in valid]:
+            raise ValueError(f"{unknown[0]} is none of {', '.join(valid)}")
+        if not names or len(set(names)) < len(names):
+            raise ValueError(f"needs at least one name and each only once, not {list(names)}")
+        return names
 
     @property
     def cells(self) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from train.config import SIZES, RegionSettings
-from travlr.config import check_settings, option
+from travlr.options import check_settings, option
 
 SCENES = "scenes"
 TASKS = {"itc": "which of two sentences fits better", "itm": "does each sentence match"}

@@ -101,7 +101,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder) / "data"
         generate_dataset(
-            Cardinality(count=Count(100, 100, 100, 100)), GenerateArguments(out=str(data)), log=lambda _: None
+            Cardinality(count=Count(train=100, validation=100, test_ind=100, test_ood=100)),
+            GenerateArguments(out=str(data)),
+            log=lambda _: None,
         )
         for name in arguments.models:
             settings = (

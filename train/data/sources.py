@@ -100,7 +100,7 @@ def _world_of(table: pa.Table) -> World:
     objects = table["objects"].combine_chunks().flatten()
     names = {name: sorted(set(objects.field(name).to_pylist())) for name in ("colour", "shape", "size")}
     columns, rows, _ = parse_caption(table["caption"][0].as_py())
-    return World(tuple(names["colour"]), tuple(names["shape"]), tuple(names["size"]), columns, rows)
+    return World(colours=names["colour"], shapes=names["shape"], sizes=names["size"], columns=columns, rows=rows)
 
 
 # Streaming -------------------------------------------------------------------------------------------------------

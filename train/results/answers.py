@@ -16,8 +16,8 @@ from typing import Any
 
 from train.results.store import ANSWERS
 from travlr.files import regular
+from travlr.options import check_types
 from travlr.questions.forms import Message
-from travlr.scene import check_types
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Any
 from render.image import IMAGE_STYLES
 from render.text import CAPTION_STYLES
 from train.config import PRECISIONS
-from travlr.config import check_settings, option
+from travlr.options import check_settings, option
 from travlr.questions import FORMS, PROMPTS, most_tokens
 from travlr.questions.forms import SETTINGS
 from travlr.scene import SPLITS

@@ -43,7 +43,7 @@ def evaluate(config: Evaluation, log: Log = print) -> list[Row]:
     style = SceneStyle(config, dataset)
     model, resolved = load(config, dataset.folder, log)
     digest = dataset.manifest["content_digest"]
-    resolved["style"] = asdict(style.style)
+    resolved["style"] = style.style.model_dump()
     settings = fingerprint(config, **resolved, wording=WORDING_VERSION, dataset=digest, setting=None)
     folder = start_run(runs, settings, data=str(dataset.folder))
     with locked(folder):
@@ -108,9 +108,9 @@ class SceneStyle:
             return
         own = config_from_dict(values)
         self.world = own.world
-        self.style = Style(changes.image or own.style.image, changes.caption or own.style.caption)
+        self.style = Style(image=changes.image or own.style.image, caption=changes.caption or own.style.caption)
         if self.style.image != own.style.image:
-            self._renderer = renderer_of(replace(own, style=self.style))
+            self._renderer = renderer_of(own.changed(style=self.style))
         if self.style.caption != own.style.caption:
             self._captioner = make_captioner(self.style.caption, own.world)
 

@@ -22,7 +22,7 @@ from train.run import WEIGHTS, load_data, load_weights, make_learner
 from train.vlm.config import Evaluation, ShownStyle
 from train.vlm.requests import Reply, Request, best_answer
 from travlr.cli import Log
-from travlr.scene import dataclass_from
+from travlr.options import dataclass_from
 
 
 def is_run(name: str) -> bool:

@@ -19,7 +19,6 @@ from render.text import CAPTION_STYLES
 from travlr.audit.rows import ROW_CHECKS, Rules, examine_row, thing
 from travlr.audit.shortcuts import ABOUT, QUERY, TOTAL, UNAVOIDABLE
 from travlr.columns import content_digest, damage, read_shard, rows_digest, scene_of
-from travlr.config import config_dict
 from travlr.generate import generator
 from travlr.manifest import MANIFEST, file_problem, read_manifest
 from travlr.scene import IN_DISTRIBUTION, SPLITS
@@ -203,7 +202,11 @@ def manifest_check(manifest: Mapping[str, Any], rules: Rules) -> Check:
     try:
         maker = generator(config)
         counts = {split: getattr(config.count, split) for split in SPLITS}
-        due = {"config": config_dict(config), "held_out": maker.task.held_out(), "pixels": maker.renderer.digest()}
+        due = {
+            "config": config.model_dump(mode="json"),
+            "held_out": maker.task.held_out(),
+            "pixels": maker.renderer.digest(),
+        }
         problems = [f"{name} is not that of the settings" for name in due if manifest[name] != due[name]]
         rows = {split: n["rows"] for split, n in manifest["splits"].items()}
         problems += [f"{rows.get(split, 0)} rows of {split}" for split, n in counts.items() if rows.get(split, 0) != n]
@@ -305,7 +308,7 @@ def shortcut_checks(rules: Rules, findings: Findings) -> list[Check]:
     alike, so that such a rule sees it, too (docs/strict.md).
     """
     checks = []
-    exchanged = rules.config is not None and rules.config.couples == "exchanged"
+    exchanged = rules.config is not None and rules.config.exchanged
     reported = set(ABOUT) - {QUERY, TOTAL} if exchanged else set(UNAVOIDABLE)
     for rule, about in ABOUT.items():
         counts = by_feature(findings, rule)

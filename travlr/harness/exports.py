@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from travlr.config import check_settings, option
 from travlr.dataset import Dataset, open_dataset
 from travlr.files import check_apart, replacing
 from travlr.harness.lmms import METRICS, OBJECTS, metrics
+from travlr.options import check_settings, option
 from travlr.questions import FORMS, PROMPTS, WORDING_VERSION, most_tokens
 from travlr.questions.forms import SETTINGS
 from travlr.scene import SPLITS

@@ -16,7 +16,7 @@ from typing import Any
 from render.captions.style import PREFACE, preface
 from travlr import streams
 from travlr.columns import parse_query_form
-from travlr.config import check_choice, listed
+from travlr.config import check_choice
 from travlr.dataset import Example
 from travlr.scene import Query, Scene, World
 from travlr.tasks import query_text, task_class
@@ -106,7 +106,8 @@ def instruction(question: Question, prompt: str) -> str:
     if question.form == "read":
         return str(WORDING["read"][prompt])
     kind = question.form if question.form != "open" else "word" if question.wordings else "number"
-    answers = listed(list(question.wordings))
+    *most, last = question.wordings or [""]
+    answers = f"{', '.join(most)} or {last}" if most else last
     answer = WORDING["answer"][kind].format(letters=answers, answers=answers)
     return str(WORDING["prompt"][prompt].format(answer=answer))
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from render.captions.style import short
 from travlr.config import Config, check_choice
-from travlr.scene import Query, Scene, dataclass_from
+from travlr.scene import Query, Scene
 from travlr.tasks.base import Pair, Task
 from travlr.tasks.cardinality import CardinalityTask
 from travlr.tasks.comparison import ComparisonTask
@@ -68,9 +68,5 @@ def truth(scene: Scene, query: Query) -> tuple[bool, Pair]:
 
 
 def config_from_dict(values: Mapping[str, Any]) -> Config:
-    """The config of a manifest. Raises `ValueError` where it does not fit this version."""
-    try:
-        config: Config = dataclass_from(TASKS[values["task"]].Config, values)
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"config is not one of this version: {error}") from None
-    return config
+    """The config of a manifest. Raises `ValueError` where it is none."""
+    return task_class(values["task"]).Config.model_validate(values)

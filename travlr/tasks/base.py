@@ -89,7 +89,6 @@ class Task(ABC):
     object_arguments: ClassVar[tuple[int, ...]]  # positions of the query arguments that describe objects
     pattern: ClassVar[re.Pattern[str]]  # matches every query text; `parse` reads its groups
     vocabulary_arguments: ClassVar[tuple[tuple[Any, ...], ...]]  # of queries that together use every word of the task
-    presets: ClassVar[dict[str, dict[str, Any]]] = {}  # preset -> settings that differ from the default
     # First item of a pair -> what its other items are, at most two: numbers, names of columns, or words. The key is ""
     # where the pair is an attribute and a value, and both have a label.
     axes: ClassVar[dict[str, tuple[str, ...]]]
@@ -183,9 +182,9 @@ class Task(ABC):
         self.kind_lists: dict[tuple[int, ...], int] = {}  # kinds -> number of the list
         self._kinds_in_list: list[int] = []
         self._pair_numbers: dict[Pair, int] = {}
-        self.exchanged = config.couples == "exchanged"
+        self.exchanged = config.exchanged
         if self.exchanged and type(self).exchange is Task.exchange:
-            raise ValueError(f"couples=exchanged: the task {config.task} has no exchange; set couples=independent")
+            raise ValueError(f"preset=strict: the task {config.task} has no exchange")
         try:
             self.build()
         except ValueError as error:
@@ -267,13 +266,13 @@ class Task(ABC):
     def exchange(
         self, draw: Draw, grid: np.ndarray, keys: np.ndarray, words: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """For couples=exchanged: the scenes of N couples, and the keys by which captions order their objects.
+        """For preset=strict: the scenes of N couples, and the keys by which captions order their objects.
 
         Both have the shape (2, N, cells): first the false scenes, then the true ones.
 
         draw, grid: of the true scene of each couple, (N, cells), as `group_counts` and `group_kinds` describe it. What
         distinguishes two grids here must distinguish the two scenes that are made of each, so that none occurs twice.
-        keys, words: (N, cells) random uint64. A task without this method cannot be set to couples=exchanged.
+        keys, words: (N, cells) random uint64. A task without this method cannot be set to preset=strict.
         """
         raise NotImplementedError
 
@@ -361,7 +360,7 @@ class Task(ABC):
     ) -> None:
         """Add a template with the pairs (dimension, a, b), whose queries are true where (a - b) * sign > 0.
 
-        values: all (a, b), which are never equal. name: writes one in a pair. With couples=exchanged the false pair
+        values: all (a, b), which are never equal. name: writes one in a pair. With preset=strict the false pair
         that goes with (dimension, a, b) is (dimension, b, a).
         """
         numbers = {(a, b): self.pair_number((dimension, name(a), name(b))) for a, b in values}

@@ -8,15 +8,15 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from pydantic import Field, field_validator, model_validator
 
 import splits
 from render.text import parse_noun
 from travlr import streams
-from travlr.config import Config, option
+from travlr.config import Config, RangeFrom0, RangeFrom1
 from travlr.scene import COLOURS, SHAPES, Scene, objects_of
 from travlr.tasks.base import (
     MATCHINGS,
@@ -32,45 +32,40 @@ from travlr.tasks.base import (
 )
 from travlr.tasks.exchange import STRICT, check_exchange, exchange_numbers
 
-ALIKE = 2  # with couples=exchanged, at most so many unchanged attributes have the number that the query names
+ALIKE = 2  # with preset=strict, at most so many unchanged attributes have the number that the query names
 
 
-@dataclass(frozen=True)
 class Cardinality(Config):
+    presets = {
+        "released": {"held_out": {"pentagon": [4, 6]}},
+        "strict": STRICT | {"numbers": [2, 7], "total_objects": [9, 24], "distractors": [2, 22]},
+    }
+
     task: str = "cardinality"
-    numbers: list[int] = option([1, 6], "how many queried objects: lowest, highest", counts_from=1)
-    distractors: list[int] = option([1, 10], "how many other objects: lowest, highest", counts_from=0)
-    total: str = option(
-        "independent",
-        choices={
-            "independent": "total_objects whatever the queried number is",
-            "released": "queried plus distractors",
-        },
+    numbers: RangeFrom1 = Field((1, 6), description="how many queried objects: lowest, highest")
+    distractors: RangeFrom0 = Field((1, 10), description="how many other objects: lowest, highest")
+    total_objects: RangeFrom1 = Field(
+        (7, 11), description="how many objects in all, whatever the queried number is (not with preset=released)"
     )
-    total_objects: list[int] = option(
-        [7, 11], "how many objects in all, with total=independent: lowest, highest", counts_from=1
-    )
-    scope: str = option(
-        "scene",
-        "which shapes of a scene show a number to train on",
-        choices={"scene": "every shape", "queried": "the queried shape"},
-    )
-    held_out: dict[str, list[int]] = option(
-        {}, "numbers by attribute, such as held_out.circle=[2,3]; the paper's for attributes not given"
+    held_out: dict[str, tuple[int, ...]] = Field(
+        {}, description="numbers by attribute, such as +held_out.circle=[2,3]; the paper's for attributes not given"
     )
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "held_out", dict(sorted(self.held_out.items())))  # one order, one manifest
-        if self.couples == "exchanged" and (self.scope, self.total) != ("scene", "independent"):
-            raise ValueError("couples=exchanged: needs scope=scene and total=independent")
+    @field_validator("held_out")
+    @classmethod
+    def _sorted(cls, held_out: dict[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+        return dict(sorted(held_out.items()))  # one order, one manifest
+
+    @model_validator(mode="after")
+    def _check(self) -> Cardinality:
         check_exchange(self, self.numbers)
+        return self
 
 
 class CardinalityTask(Task):
-    """Groups: with scope=scene the objects of each attribute, with scope=queried the queried objects and the others.
+    """Groups: the objects of each attribute; with `preset=released` the queried objects and the others.
 
-    With couples=exchanged there is one group of all objects; `exchange` adds the attribute that queries name.
+    With `preset=strict` there is one group of all objects; `exchange` adds the attribute that queries name.
     """
 
     name, title, Config = "cardinality", "how many objects there are", Cardinality
@@ -78,10 +73,6 @@ class CardinalityTask(Task):
     decided_by = "count"
     pattern = re.compile(r"There (is|are) ([0-9]+) ([\w ]+?) object(s?)\.")
     vocabulary_arguments = ((1, "circle"), (2, "circle"))
-    presets = {
-        "released": {"scope": "queried", "total": "released", "held_out": {"pentagon": [4, 6]}},
-        "strict": STRICT | {"numbers": [2, 7], "total_objects": [9, 24], "distractors": [2, 22]},
-    }
     axes = {"": ("queried objects", "their number in the scene")}
     pair_note = "The pair is of the objects that the query names; the scene's other objects are not counted here."
 
@@ -159,7 +150,7 @@ class CardinalityTask(Task):
         if len(self._attributes) < 2 and config.distractors[1]:
             raise ValueError("world: no kind of object is left for a distractor; add colours or shapes")
         self._asked = numbers if self.exchanged else [-1]
-        if config.scope == "scene":
+        if not config.released:
             self._ways = self._count_ways()
         if self.exchanged:
             self._options = self._exchanges([pairs for _, pairs, _ in templates])
@@ -171,7 +162,7 @@ class CardinalityTask(Task):
     def _groups_of(self, attribute: str) -> list[int]:
         if self.exchanged:
             return [self.kind_list(range(1, 1 + len(self.world.matching(attribute))))]
-        if self.config.scope == "scene":
+        if not self.config.released:
             return [self.kind_list(self.world.matching(a)) for a in self._attributes]
         return self.noun_groups(attribute)
 
@@ -191,7 +182,7 @@ class CardinalityTask(Task):
 
     def _totals(self, number: int) -> tuple[int, int]:
         """Lowest and highest total number of objects of scenes with a queried number."""
-        if self.config.total == "independent":
+        if not self.config.released:
             return self.config.total_objects[0], self.config.total_objects[1]
         return number + self.config.distractors[0], number + self.config.distractors[1]
 
@@ -205,9 +196,9 @@ class CardinalityTask(Task):
                             f"total_objects={self.config.total_objects}: a total of {total} with {n} queried objects "
                             f"leaves {total - n} distractors, outside distractors={self.config.distractors}"
                         )
-                    if self.config.scope == "scene" and not self._ways[q, 0, 0, 0, 0, total - n]:
+                    if not self.config.released and not self._ways[q, 0, 0, 0, 0, total - n]:
                         raise ValueError(
-                            f"scope=scene: no numbers of distractors that are in the training pairs add up to "
+                            f"distractors: no numbers that are in the training pairs add up to "
                             f"{total - n} beside {n} {attribute} objects; change total_objects, held_out or the world"
                         )
 
@@ -248,7 +239,7 @@ class CardinalityTask(Task):
             attribute, _ = self.pairs[pairs[0]]
             numbers = ", ".join(self.pairs[pair][1] for pair in pairs)
             raise ValueError(
-                f"couples=exchanged: not all of the numbers {numbers} of {attribute} objects can be exchanged with "
+                f"preset=strict: not all of the numbers {numbers} of {attribute} objects can be exchanged with "
                 f"those of another {self.config.query_by}; change numbers, distractors, total_objects, held_out or the "
                 "world"
             )
@@ -289,11 +280,11 @@ class CardinalityTask(Task):
         queried, number = self._of_pair[draw.pair].T
         if self.exchanged:
             return self._exchange_of(draw)[1][:, 1:]
-        if self.config.total == "independent":
+        if not self.config.released:
             rest = choose_from(self.config.total_objects, draw.words[:, 1]) - number
         else:
             rest = choose_from(self.config.distractors, draw.words[:, 1])
-        if self.config.scope == "queried":
+        if self.config.released:
             return np.stack([number, rest], axis=1)
         nothing = np.zeros_like(queried)
         counts = self._other_numbers(queried, None, nothing, nothing, rest, draw.words[:, 2])
@@ -367,7 +358,7 @@ class CardinalityTask(Task):
         for q in template.texts:
             number, attribute = self.queries[q].args
             others: list[Sequence[int]] = [self.others(attribute)]
-            if self.config.scope == "scene":
+            if not self.config.released:
                 others = [self.world.matching(a) for a in self._attributes if a != attribute]
             kinds = min(len(group) for group in [self.world.matching(attribute), *others])
             for total in range(self._totals(number)[0], self._totals(number)[1] + 1):

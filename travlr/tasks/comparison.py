@@ -8,61 +8,55 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from pydantic import Field, model_validator
 
 import splits
 from render.text import parse_noun, plural
 from travlr import streams
-from travlr.config import Config, check_settings, option
+from travlr.config import Config, RangeFrom0, RangeFrom1
 from travlr.scene import Scene, objects_of
+from travlr.settings import Settings
 from travlr.tasks.base import SIDES, CellsOf, Draw, OpenQuestion, Pair, Task, Template, choose_from, numbers_of
 from travlr.tasks.exchange import STRICT, check_exchange, exchange_numbers
 
 COMPARISONS = {"more": 1, "fewer": -1}  # comparison -> sign of first minus second number when it is true
-CHAIN = 4  # numbers in a scene with couples=exchanged: the two compared and two further ones
+CHAIN = 4  # numbers in a scene with preset=strict: the two compared and two further ones
 
 
-@dataclass(frozen=True)
-class HeldOutComparisons:
+class HeldOutComparisons(Settings):
     """Which pairs and queries only test_ood shows."""
 
-    differences_above: int = option(3, "larger differences between the two numbers are test_ood")
-    attributes: list[list[str]] | None = option(None, "unordered pairs; null for four of the 21 pairs of shapes")
-    pairs: str = option(
-        "paper",
-        choices={
-            "paper": "by differences_above",
-            "balanced": "one number says little, and larger differences are in no split",
-        },
-        added=True,
+    differences_above: int = Field(
+        3, description="larger differences between the two numbers are test_ood (not with preset=strict)"
+    )
+    attributes: tuple[tuple[str, ...], ...] | None = Field(
+        None, description="unordered pairs; null for four of the 21 pairs of shapes"
     )
 
-    def __post_init__(self) -> None:
-        check_settings(self, "held_out.")
 
-
-@dataclass(frozen=True)
 class Comparison(Config):
-    task: str = "comparison"
-    numbers: list[int] = option([1, 9], "how many of each of the two: lowest, highest", counts_from=1)
-    distractors: list[int] = option([1, 10], "how many other objects: lowest, highest", counts_from=0)
-    held_out: HeldOutComparisons = field(default_factory=HeldOutComparisons)
+    presets = {"released": {}, "strict": STRICT | {"numbers": [2, 10], "distractors": [1, 20]}}
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    task: str = "comparison"
+    numbers: RangeFrom1 = Field((1, 9), description="how many of each of the two: lowest, highest")
+    distractors: RangeFrom0 = Field((1, 10), description="how many other objects: lowest, highest")
+    held_out: HeldOutComparisons = HeldOutComparisons()
+
+    @model_validator(mode="after")
+    def _check(self) -> Comparison:
         check_exchange(self, self.numbers)
-        usual = HeldOutComparisons().differences_above
-        if self.held_out.pairs == "balanced" and self.held_out.differences_above != usual:
-            raise ValueError("held_out.differences_above: has no effect with held_out.pairs=balanced; leave it out")
+        if self.exchanged and self.held_out.differences_above != HeldOutComparisons().differences_above:
+            raise ValueError("held_out.differences_above: has no effect with preset=strict; leave it out")
+        return self
 
 
 class ComparisonTask(Task):
     """Groups: the first attribute's objects, the second's, the distractors.
 
-    With couples=exchanged there is one group of all objects; `exchange` adds the attribute that queries name.
+    With `preset=strict` there is one group of all objects; `exchange` adds the attribute that queries name.
     """
 
     name, title, Config = "comparison", "which of two kinds of objects are more", Comparison
@@ -70,10 +64,6 @@ class ComparisonTask(Task):
     decided_by = "counts"
     pattern = re.compile(rf"There are ({'|'.join(COMPARISONS)}) ([\w ]+?) than ([\w ]+?)\.")
     vocabulary_arguments = tuple((comparison, "red", "circle") for comparison in COMPARISONS)
-    presets = {
-        "released": {},
-        "strict": STRICT | {"held_out": {"pairs": "balanced"}, "numbers": [2, 10], "distractors": [1, 20]},
-    }
     axes = {"comparison": ("number of the first", "number of the second")}
     pair_note = "The query names two kinds of objects; the numbers are in its order."
 
@@ -153,7 +143,7 @@ class ComparisonTask(Task):
     def _numbers_of_side(self, side: str) -> list[tuple[int, int]]:
         """Ordered pairs of numbers."""
         numbers, held_out = numbers_of(self.config.numbers), self.config.held_out
-        if held_out.pairs == "balanced":
+        if self.exchanged:
             places = splits.both_orders(splits.balanced_pairs(len(numbers))[SIDES.index(side)])
             return sorted((numbers[a], numbers[b]) for a, b in places)
         pairs = itertools.permutations(numbers, 2)
@@ -204,7 +194,7 @@ class ComparisonTask(Task):
             return np.zeros((0, 1, CHAIN - 2), np.intp)  # the sampler refuses it
         if not all(chains) or len(self._kinds) < CHAIN:
             raise ValueError(
-                f"couples=exchanged: distractors={self.config.distractors} must hold two further numbers, each "
+                f"preset=strict: distractors={self.config.distractors} must hold two further numbers, each "
                 f"next to one compared, of two further {self.config.query_by}s; widen it, lower numbers, or enlarge "
                 "the world"
             )

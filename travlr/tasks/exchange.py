@@ -1,4 +1,4 @@
-"""Helpers for tasks whose couples exchange numbers or colours (couples=exchanged, docs/strict.md)."""
+"""Helpers for tasks whose couples exchange numbers or colours (`preset=strict`, docs/strict.md)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from travlr.config import Config
 from travlr.tasks.base import groups_of, shuffled
 
-STRICT: dict[str, Any] = {"couples": "exchanged", "style": {"image": "equal_area"}}  # the preset of all tasks
+STRICT: dict[str, Any] = {"style": {"image": "equal_area"}}  # of every task with preset=strict
 
 
 def check_exchange(config: Config, numbers: Sequence[int], one_word: bool = True) -> None:
@@ -19,13 +19,13 @@ def check_exchange(config: Config, numbers: Sequence[int], one_word: bool = True
     With queries that name objects by two words, the exchange of numbers would change how often each of the two words
     occurs (`one_word`). An object that is the only one of its kind is mentioned first and last at the same place.
     """
-    if config.couples != "exchanged":
+    if not config.exchanged:
         return
     if one_word and config.query_by == "both":
-        raise ValueError("couples=exchanged: needs query_by=shape or query_by=colour in this task")
+        raise ValueError("preset=strict: needs query_by=shape or query_by=colour in this task")
     if numbers[0] < 2:
         raise ValueError(
-            f"numbers={list(numbers)}: couples=exchanged needs at least 2 of each, so that first and last "
+            f"numbers={list(numbers)}: preset=strict needs at least 2 of each, so that first and last "
             "mentions are of different objects"
         )
 

@@ -9,16 +9,17 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+from pydantic import Field, model_validator
 
 import splits
 from render.text import parse_noun
 from travlr import streams
-from travlr.config import Config, check_settings, option
+from travlr.config import Config, RangeFrom0, RangeFrom1
 from travlr.scene import Object, Scene
+from travlr.settings import Settings
 from travlr.tasks.base import (
     MATCHINGS,
     SIDES,
@@ -74,7 +75,7 @@ def region_of(o: Object, first: str, second: str) -> int:
 
 
 def _exchanged_pair(vacant: str, shared: int, decides: int, numbers: Sequence[int]) -> tuple[int, int]:
-    """The pair of the scene in which `decides` exchanges have emptied the deciding region (couples=exchanged).
+    """The pair of the scene in which `decides` exchanges have emptied the deciding region (preset=strict).
 
     Its first number is the sum of the two. The second is drawn from `numbers`, different for all pairs of equal sums;
     for *none* the exchange adds to it.
@@ -105,58 +106,47 @@ COUNTED: dict[str, Callable[[Cells, Cells], tuple[Cells, Cells]]] = {
 OPPOSITE = {"all": "not all", "some": "none", "only": "not only", "not all": "all", "none": "some", "not only": "only"}
 
 
-@dataclass(frozen=True)
-class HeldOutQuantified:
+class HeldOutQuantified(Settings):
     """Which pairs and queries only test_ood shows."""
 
-    numbers: list[list[int]] | None = option(
-        None, "<a, b> in the order of the paper's Table 1 (reversed for some); null for the paper's"
+    numbers: tuple[tuple[int, int], ...] | None = Field(
+        None, description="<a, b> in the order of the paper's Table 1 (reversed for some); null for the paper's"
     )
-    attributes: list[list[str]] | None = option(None, "[shape, colour]; null for one colour of each shape")
+    attributes: tuple[tuple[str, str], ...] | None = Field(
+        None, description="[shape, colour]; null for one colour of each shape"
+    )
 
-    def __post_init__(self) -> None:
-        check_settings(self, "held_out.")
 
-
-@dataclass(frozen=True)
 class Quantifiers(Config):
-    task: str = "quantifiers"
-    query_by: str = option(
-        "shape",
-        choices={
-            "shape": "of circles that they are red",
-            "colour": "of red objects that they are circles",
-            "both": "of both forms",
+    presets = {
+        "released": {},
+        "strict": STRICT
+        | {
+            "numbers": [2, 5],
+            "distractors": [3, 21],
+            "held_out": {"numbers": [[2, 4], [3, 5], [4, 2], [5, 3]]},  # each number once in each place
         },
-    )
-    numbers: list[int] = option([1, 5], "both parts of the pair: lowest, highest", counts_from=1)
-    distractors: list[int] = option([2, 8], "how many objects with neither attribute: lowest, highest", counts_from=0)
-    third_region: str = option(
-        "matched",
-        "the region that Table 1 does not count",
-        choices={"matched": "filled from the same range", "empty": "as released"},
-    )
-    total: str = option(
-        "independent",
-        choices={
-            "independent": "as many objects in all whether true or false",
-            "released": "any number of distractors",
-        },
-    )
-    held_out: HeldOutQuantified = field(default_factory=HeldOutQuantified)
+    }
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.couples == "exchanged" and (self.third_region, self.total) != ("matched", "independent"):
-            raise ValueError("couples=exchanged: needs third_region=matched and total=independent")
+    task: str = "quantifiers"
+    query_by: Literal["shape", "colour", "both"] = Field(
+        "shape", description="shape: of circles that they are red; colour: of red objects that they are circles; both"
+    )
+    numbers: RangeFrom1 = Field((1, 5), description="both parts of the pair: lowest, highest")
+    distractors: RangeFrom0 = Field((2, 8), description="how many objects with neither attribute: lowest, highest")
+    held_out: HeldOutQuantified = HeldOutQuantified()
+
+    @model_validator(mode="after")
+    def _check(self) -> Quantifiers:
         check_exchange(self, self.numbers, one_word=False)
+        return self
 
 
 class QuantifiersTask(Task):
     """Groups: `REGIONS`. The two scenes of a couple have equal numbers of objects in all and in the third region, and,
     as far as the held-out pairs allow, in the region that both their pairs count.
 
-    With couples=exchanged, as many objects of the query's shape as the deciding region holds exchange colours with as
+    With `preset=strict`, as many objects of the query's shape as the deciding region holds exchange colours with as
     many objects of other shapes. This empties the deciding region, and changes the other regions by the same number.
     The groups are the objects of the query's shape and the others; `exchange` adds colours. The held-out numbers are
     those of *not all*, *some* and *not only*.
@@ -167,15 +157,6 @@ class QuantifiersTask(Task):
     decided_by = "binding"
     pattern = re.compile(rf"({'|'.join(WORDS.values())}) ([\w ]+?) objects are ([\w ]+?) objects\.")
     vocabulary_arguments = tuple((quantifier, "red", "circle") for quantifier in QUANTIFIERS)
-    presets = {
-        "released": {"third_region": "empty", "total": "released"},
-        "strict": STRICT
-        | {
-            "numbers": [2, 5],
-            "distractors": [3, 21],
-            "held_out": {"numbers": [[2, 4], [3, 5], [4, 2], [5, 3]]},  # each number once in each place
-        },
-    }
     axes = {q: (REGIONS[table_1(q)[0]], REGIONS[table_1(q)[1]]) for q in QUANTIFIERS}
     pair_note = (
         "A scene counts in the map of the quantifier that is true of it; the first and the second set are "
@@ -232,12 +213,11 @@ class QuantifiersTask(Task):
 
     def build(self) -> None:
         config, numbers = self.config, numbers_of(self.config.numbers)
-        # With total=independent a couple's smaller scene has as many objects: with the most distractors.
-        three = self.exchanged or (config.third_region, config.total) == ("matched", "released")
-        self.most_objects = (3 if three else 2) * numbers[-1] + config.distractors[1]
+        # Without exchanges a couple's smaller scene has as many objects: with the most distractors.
+        self.most_objects = (3 if self.exchanged else 2) * numbers[-1] + config.distractors[1]
         if self.exchanged and config.distractors[1] - config.distractors[0] < numbers[-1]:
             raise ValueError(
-                f"couples=exchanged: distractors={config.distractors} must span at least {numbers[-1]}, as an "
+                f"preset=strict: distractors={config.distractors} must span at least {numbers[-1]}, as an "
                 "exchange changes their number by up to so many"
             )
         names = [(s, c) for s in self.world.shapes for c in self.world.colours]
@@ -338,7 +318,7 @@ class QuantifiersTask(Task):
 
         def equal_totals(vacant_pair: tuple[int, int], other_pair: tuple[int, int]) -> bool:
             """Whether the two scenes of a couple can have the same total number of objects."""
-            spare = vacant_pair[1] if self.config.third_region == "matched" else 0
+            spare = vacant_pair[1] if not self.config.released else 0
             low, high = self.config.distractors
             return abs(sum(vacant_pair) - sum(other_pair) - spare) <= high - low
 
@@ -359,13 +339,13 @@ class QuantifiersTask(Task):
                     without_partner.append(int(v))
             matching[without_partner] = [o for row in rows.values() for o in row]
             are_equal = (equal_totals(vacant_pairs[v], other_pairs[o]) for v, o in enumerate(matching))
-            if self.config.total == "released" or all(are_equal):
+            if self.config.released or all(are_equal):
                 matchings.append(matching)
                 if len(matchings) == MATCHINGS:
                     return np.array(matchings)
         raise ValueError(
             f"distractors={self.config.distractors}: too narrow a range to give {vacant} and its complement the same "
-            "total number of objects; widen it by the highest of numbers, or set total=released"
+            "total number of objects; widen it by the highest of numbers"
         )
 
     def _vacant_and_other(self, draw: Draw) -> tuple[np.ndarray, np.ndarray]:
@@ -424,13 +404,13 @@ class QuantifiersTask(Task):
         vacant, other = self._vacant_and_other(draw)
         is_vacant, shared, _, shared_region, deciding_region = self._pair_table[draw.pair].T
         rows, zeros = np.arange(len(shared)), np.zeros_like(shared)
-        spare_of_other = vacant[:, 2] if self.config.third_region == "matched" else zeros
+        spare_of_other = vacant[:, 2] if not self.config.released else zeros
         counts = np.zeros((len(shared), 4), np.intp)
         counts[rows, shared_region] = shared
         counts[rows, deciding_region] = np.where(is_vacant, 0, other[:, 2])
         counts[rows, 3 - shared_region - deciding_region] = np.where(is_vacant, vacant[:, 2], spare_of_other)
         low, high = self.config.distractors
-        if self.config.total == "released":
+        if self.config.released:
             counts[:, 3] = choose_from((low, high), draw.words[:, 1] ^ streams.mix(draw.pair.astype(np.uint64)))
         else:
             sizes = np.stack([vacant[:, 1:3].sum(axis=1), other[:, 1:3].sum(axis=1) + spare_of_other])

@@ -10,15 +10,16 @@ import itertools
 import math
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+from pydantic import Field, model_validator
 
 import splits
 from render.text import noun, parse_noun
-from travlr.config import Config, Count, check_settings, option
+from travlr.config import Config, Count, RangeFrom0
 from travlr.scene import Object, Scene, column_name, objects_of, row_name
+from travlr.settings import Settings
 from travlr.tasks.base import SIDES, CellsOf, Draw, OpenQuestion, Pair, Task, Template, choose_from
 from travlr.tasks.exchange import STRICT
 
@@ -35,63 +36,50 @@ ANSWERS = {  # relation -> its word as an answer, and other words for it
     "above": ("above", "over", "on top of", "higher"),
     "below": ("below", "under", "beneath", "underneath", "lower"),
 }
-SPREAD = {"distractor_places": "spread", "distractors": [4, 4]}
 
 
-@dataclass(frozen=True)
-class HeldOutPositions:
+class HeldOutPositions(Settings):
     """Which pairs only test_ood shows."""
 
-    columns: list[list[str]] | None = option(None, "unordered pairs such as [[A,E]]; null as held_out.pairs says")
-    rows: list[list[int]] | None = option(None, "unordered pairs such as [[2,6]]; null as held_out.pairs says")
-    objects: float = option(
-        0.2, "share of the unordered pairs of queried objects that only test_ood queries", least=0, below=1
+    columns: tuple[tuple[str, str], ...] | None = Field(
+        None, description="unordered pairs such as [[A,E]]; null for the paper's or the preset's"
     )
-    pairs: str = option(
-        "paper",
-        choices={"paper": "", "balanced": "one object's place says little, and distant pairs are in no split"},
-        added=True,
+    rows: tuple[tuple[int, int], ...] | None = Field(None, description="unordered pairs such as [[2,6]]; null as above")
+    objects: float = Field(
+        0.2, ge=0, lt=1, description="proportion of the unordered pairs of queried objects that only test_ood queries"
     )
 
-    def __post_init__(self) -> None:
-        check_settings(self, "held_out.")
-        if self.pairs == "balanced" and (self.columns is not None or self.rows is not None):
-            raise ValueError("held_out.pairs=balanced: leaves no choice of held_out.columns and held_out.rows")
 
-
-@dataclass(frozen=True)
 class Spatiality(Config):
-    task: str = "spatiality"
-    query_by: str = option("both", choices={"shape": "", "colour": "", "both": "red circle"})
-    count: Count = field(default_factory=lambda: Count(train=32_000))
-    distractors: list[int] = option(
-        [1, 1], "how many objects the query does not describe: lowest, highest", counts_from=0
-    )
-    distractor_places: str = option(
-        "any",
-        choices={
-            "any": "any free cells",
-            "spread": "each column, or for above and below each row, has one object, so that the occupied cells say "
-            "nothing",
-        },
-        added=True,
-    )
-    held_out: HeldOutPositions = field(default_factory=HeldOutPositions)
+    presets = {"released": {}, "strict": STRICT | {"distractors": [4, 4]}}
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    task: str = "spatiality"
+    query_by: Literal["shape", "colour", "both"] = Field(
+        "both", description="what queries name: shape, colour or both (red circle)"
+    )
+    count: Count = Count(train=32_000)
+    distractors: RangeFrom0 = Field((1, 1), description="how many objects the query does not describe: lowest, highest")
+    held_out: HeldOutPositions = HeldOutPositions()
+
+    @model_validator(mode="after")
+    def _check(self) -> Spatiality:
+        if not self.exchanged:
+            return self
+        if self.held_out.columns is not None or self.held_out.rows is not None:
+            raise ValueError("preset=strict: leaves no choice of held_out.columns and held_out.rows")
         rest = self.world.columns - 2
-        if self.distractor_places == "spread" and (self.world.rows - 2, self.distractors) != (rest, [rest, rest]):
+        if self.world.rows - 2 != rest or self.distractors != (rest, rest):
             raise ValueError(
-                f"distractor_places=spread: needs as many rows as columns, and distractors=[{rest},{rest}], one object "
-                f"in each of the {self.world.columns} columns"
+                f"preset=strict: needs as many rows as columns, and distractors=[{rest},{rest}], one object in each of "
+                f"the {self.world.columns} columns"
             )
+        return self
 
 
 class SpatialityTask(Task):
     """Groups: the first queried object, the second, the distractors (which neither attribute describes).
 
-    With distractor_places=spread each distractor is a group of its own.
+    With `preset=strict` each distractor is a group of its own.
     """
 
     name, title, Config = "spatiality", "spatial relations between two objects", Spatiality
@@ -100,7 +88,6 @@ class SpatialityTask(Task):
     decided_by = "place"
     pattern = re.compile(rf"The ([\w ]+?) is ({'|'.join(RELATIONS)}) the ([\w ]+)\.")
     vocabulary_arguments = tuple(("red circle", relation, "blue square") for relation in RELATIONS)
-    presets = {"released": {}, "strict": STRICT | {"held_out": {"pairs": "balanced"}} | SPREAD}
     axes = {
         "horizontal": ("column of the first object", "column of the second object"),
         "vertical": ("row of the first object", "row of the second object"),
@@ -172,7 +159,7 @@ class SpatialityTask(Task):
     def build(self) -> None:
         world, attributes = self.world, self.compared_attributes()
         self.most_objects = 2 + self.config.distractors[1]
-        self.spread = self.config.distractor_places == "spread"
+        self.spread = self.exchanged  # one object in each column or row, so that the occupied cells say nothing
         self.anchors = self.most_objects if self.spread else 2
         self._positions = {  # axis -> side -> ordered pairs of coordinates
             "horizontal": self._sides_of_axis("horizontal", "columns", world.columns),
@@ -210,7 +197,7 @@ class SpatialityTask(Task):
                 if len(pair) != 2 or len(set(pair)) < 2 or any(str(name) not in names for name in pair):
                     raise ValueError(f"held_out.{setting}: {pair} is not two different {setting} of {', '.join(names)}")
             held_out = splits.both_orders((names.index(str(a)), names.index(str(b))) for a, b in named_pairs)
-        elif self.config.held_out.pairs == "balanced":
+        elif self.exchanged:
             train, held_out = map(splits.both_orders, splits.balanced_pairs(length))
             return {"in": sorted(train), "out": sorted(held_out)}
         else:

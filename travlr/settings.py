@@ -1,0 +1,164 @@
+"""The settings of commands: pydantic models, given to Hydra; and how a command ends.
+
+A model states each default, limit, choice and line of help once. `hydra_command` registers it in Hydra's ConfigStore,
+so that Hydra composes and overrides values as usual, and pydantic validates them. `run_command` prints any failure in
+one line; with HYDRA_FULL_ERROR=1, Python prints its traceback.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import textwrap
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import hydra
+from hydra.core.config_store import ConfigStore
+from hydra.core.hydra_config import HydraConfig
+from hydra.errors import HydraException
+from hydra.types import RunMode
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+CONF = Path(__file__).resolve().parent.parent / "conf"
+FULL_ERROR = "HYDRA_FULL_ERROR"
+TRACEBACK = os.environ.get(FULL_ERROR) == "1"  # a user wants it
+HELP_WIDTH = 116  # columns of a line of `--help`, without its indent
+
+Log = Callable[[str], object]  # receives one line of progress, like print
+# A path, given as text or as a path.
+PathText = Annotated[
+    str, BeforeValidator(lambda path: os.fspath(path) if isinstance(path, Path) else path), Field(min_length=1)
+]
+SettingsType = TypeVar("SettingsType", bound="Settings")
+
+
+class UsageError(ValueError):
+    """A mistake in the settings or arguments of a command: exit status 2."""
+
+
+class Settings(BaseModel):
+    """Base class of settings. Unknown names and wrong values raise pydantic's `ValidationError`, a `ValueError`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False)
+
+    def changed(self: SettingsType, **values: Any) -> SettingsType:
+        """A validated copy with other values."""
+        return type(self).model_validate({name: getattr(self, name) for name in type(self).model_fields} | values)
+
+
+# Commands with settings ----------------------------------------------------------------------------------------------
+
+
+def hydra_command(
+    name: str, defaults: Mapping[str, Any], help_text: str, sweep_dir: str, main: Callable[[Any], Any]
+) -> None:
+    """Run `main` as the Hydra application NAME, with the composed settings as plain values.
+
+    defaults: settings with their defaults. They may hold `defaults`, Hydra's list of groups. help_text: for `--help`.
+    sweep_dir: where Hydra and its launchers keep their files during a sweep (`-m`).
+    """
+    groups = [*defaults.get("defaults", ["_self_"]), {"override hydra/job_logging": "none"}]
+    hydra_settings = {
+        "run": {"dir": "."},
+        "sweep": {"dir": sweep_dir, "subdir": "."},
+        "output_subdir": None,
+        "help": {"app_name": name, "template": help_text + "\nHydra's own options: --hydra-help"},
+    }
+    ConfigStore.instance().store(name=name, node={**defaults, "defaults": groups, "hydra": hydra_settings})
+
+    @hydra.main(config_path=str(CONF), config_name=name, version_base="1.3")
+    def application(config: Any) -> Any:
+        values = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
+        if HydraConfig.get().mode == RunMode.RUN:
+            return run_command(name, lambda: main(values))
+        return main(values)  # an error is for Hydra, which goes on with the other jobs
+
+    run_command(name, application)
+
+
+def run_command(program: str, main: Callable[[], object]) -> None:
+    """Call `main`. A failure becomes one line on standard error, and the exit status 2 for wrong usage, else 1."""
+    os.environ[FULL_ERROR] = "1"  # Hydra raises errors instead of printing them
+    try:
+        main()
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except Exception as error:
+        if TRACEBACK:
+            raise
+        print(f"{program}: {in_one_line(error)}", file=sys.stderr)
+        usage = isinstance(error, UsageError | ValidationError | HydraException | OmegaConfBaseException)
+        sys.exit(2 if usage else 1)
+    finally:
+        os.environ[FULL_ERROR] = str(int(TRACEBACK))
+
+
+def in_one_line(error: Exception) -> str:
+    """What an exception says, in one line, with the setting or the file that it is about."""
+    if isinstance(error, ValidationError):
+        settings = {_name(part): part for part in reversed(error.errors(include_url=False))}
+        return "; ".join(_of_setting(name, part) for name, part in reversed(settings.items()))
+    if isinstance(error, HydraException | OmegaConfBaseException):
+        lines = [line for line in str(error).splitlines() if not line.startswith("    ")]  # where in its config
+        return " ".join(" ".join(lines).split())
+    if isinstance(error, OSError):
+        return f"{error.filename}: {error.strerror}" if error.filename else str(error)
+    text = " ".join(str(error).split())
+    return text if isinstance(error, ValueError) else f"{type(error).__name__}: {text}"
+
+
+def _name(error: Any) -> str:
+    """The setting of an error. A setting with several types has an error for each, with the type as the last part."""
+    return ".".join(str(part) for part in error["loc"] if str(part).isidentifier() or isinstance(part, int))
+
+
+def _of_setting(name: str, error: Any) -> str:
+    if error["type"] == "value_error":  # of a validator of ours, which names the settings where it is about several
+        message = str(error["ctx"]["error"])
+        return message if re.match(r"[a-z_.]+[=:]", message) else f"{name}: {message}"
+    if error["type"] == "extra_forbidden":
+        return f"{name}: there is no such setting"
+    return f"{name}={as_written(error['input'])}: {error['msg'][0].lower()}{error['msg'][1:]}"
+
+
+# Help ----------------------------------------------------------------------------------------------------------------
+
+
+def help_lines(model: type[Settings], without: tuple[str, ...] = ()) -> list[str]:
+    """Lines for each setting of a model and of the models in it: `name=default  # description`, wrapped."""
+    lines = []
+    for name, default, text in _described(model()):
+        if name in without:
+            continue
+        start = f"{name}={as_written(default)}"
+        first, others = f"{start}  # ", f"{' ' * len(start)}  # "
+        lines += textwrap.wrap(text, HELP_WIDTH, initial_indent=first, subsequent_indent=others) or [start]
+    return [line.replace("$", "$$") for line in lines]
+
+
+def _described(settings: BaseModel, prefix: str = "") -> Iterator[tuple[str, Any, str]]:
+    """Name, value and description of each setting."""
+    for name, field in type(settings).model_fields.items():
+        value = getattr(settings, name)
+        if isinstance(value, BaseModel):
+            yield from _described(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value, field.description or ""
+
+
+def as_written(value: Any) -> str:
+    """A value as a user writes it on the command line: null, true, [1,6]."""
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
+    if isinstance(value, list | tuple):
+        return f"[{','.join(map(as_written, value))}]"
+    if isinstance(value, dict):
+        return f"{{{','.join(f'{name}:{as_written(inner)}' for name, inner in value.items())}}}"
+    return str(value)
