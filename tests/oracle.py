@@ -27,15 +27,21 @@ def scene_of(text: str, picture: bytes | None, misread: Misread | None = None, w
     """The scene of a request: from its picture, if it has one, or else from its caption."""
     if picture is None:
         return _caption_of(text)
-    image = np.asarray(decode(picture))
-    grid, error = _renderer(world, IMAGE_STYLE[0], CELL).read(image)
-    assert error == 0
+    grid = read_picture(_renderer(world, IMAGE_STYLE[0], CELL), np.asarray(decode(picture)))
     objects = []
     for cell in np.flatnonzero(grid):
         size, shape, colour = world.kinds[grid[cell] - 1]
         seen = Object(colour, shape, size, *divmod(int(cell), world.columns))
         objects.append(misread(seen) if misread else seen)
     return tuple(objects)
+
+
+def read_picture(renderer: Renderer, picture: np.ndarray) -> np.ndarray:
+    """Kinds (rows * columns) of a picture (height, width, 3): in each cell that of the nearest sprite."""
+    cells = renderer.cells_in(picture).reshape(renderer.world.cells, -1).astype(np.float32)
+    sprites = renderer.rgb_sprites.reshape(len(renderer.sprites), -1).astype(np.float32)
+    distances = (sprites.astype(np.float64) ** 2).sum(axis=1) - 2 * cells @ sprites.T
+    return renderer.kinds_of(distances.argmin(axis=1))
 
 
 def _caption_of(text: str) -> Scene:

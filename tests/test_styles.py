@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import zlib
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,13 +14,10 @@ from PIL import Image as pillow
 
 from render.captions.style import CaptionStyle
 from render.image import IMAGE_STYLES, make_renderer
-from render.pictures import jitter, labelled
 from render.pictures.renderer import Renderer
-from render.png import decode
-from render.shapes import coverage
 from render.text import CAPTION_STYLES, make_captioner, parse_caption
+from tests.oracle import read_picture
 from tests.test_render import EVERYTHING, SPANS, random_grid, scenes
-from travlr.config import Style
 from travlr.scene import Batch, Object, World
 
 WORLDS = {
@@ -48,7 +44,7 @@ def renderer_of(style: str, world: World | None = None, cell: int = 40) -> Rende
 
 
 @pytest.mark.parametrize(("style", "name"), STYLES_AND_WORLDS)
-def test_pictures_are_read_back(style: str, name: str) -> None:
+def test_pictures_of_every_style_read_back_as_their_scene(style: str, name: str) -> None:
     world, cell = WORLDS[name]
     renderer, grid = renderer_of(style, world, cell), random_grid(world, 4)
     arrays = renderer.arrays(grid)
@@ -57,9 +53,7 @@ def test_pictures_are_read_back(style: str, name: str) -> None:
         picture = pillow.open(io.BytesIO(png))
         assert (picture.format, picture.mode) == ("PNG", "P")
         np.testing.assert_array_equal(np.asarray(picture.convert("RGB")), array)
-        read, error = renderer.read(array)
-        np.testing.assert_array_equal(read, row)
-        assert error == 0
+        np.testing.assert_array_equal(read_picture(renderer, array), row)
 
 
 @pytest.mark.parametrize(("style", "name"), STYLES_AND_WORLDS)
@@ -74,21 +68,6 @@ def test_checksums_of_png_files_are_those_of_their_bytes(style: str, name: str) 
             at = end + 4
         lines = zlib.decompress(body)  # refuses a wrong Adler-32
         assert zlib.adler32(lines) == int.from_bytes(body[-4:], "big")
-
-
-@pytest.mark.parametrize("style", IMAGE_STYLES)
-def test_a_wrong_pixel_is_an_error_and_a_lossy_picture_reads_back(style: str) -> None:
-    renderer, grid = renderer_of(style, cell=64), random_grid(World(), 1)
-    array = renderer.arrays(grid)[0]
-    for place in ((0, 0), (renderer.height - 1, renderer.width - 1), (renderer.height // 2, renderer.width // 3)):
-        wrong = array.copy()
-        wrong[place] ^= 64
-        read, error = renderer.read(wrong)
-        np.testing.assert_array_equal(read, grid[0])
-        assert error == 64
-    buffer = io.BytesIO()
-    pillow.fromarray(array).save(buffer, "JPEG", quality=85)
-    np.testing.assert_array_equal(renderer.read(np.asarray(decode(buffer.getvalue())))[0], grid[0])
 
 
 @pytest.mark.parametrize("style", IMAGE_STYLES)
@@ -144,11 +123,6 @@ def test_labels_name_every_column_and_row() -> None:
                 assert np.abs(middle - (np.array(label.shape) - 1) / 2).max() <= 2
 
 
-def test_glyphs_are_all_different() -> None:
-    assert len(set(labelled.GLYPHS.values())) == len(labelled.GLYPHS) == 36
-    assert all(len(dots) == labelled.GLYPH_WIDTH and max(dots) < 128 for dots in labelled.GLYPHS.values())
-
-
 def test_jitter_moves_turns_and_scales() -> None:
     """Over many scenes, one kind in one cell takes many looks, all inside the cell and all of its own colour."""
     world, cell = World(), 64
@@ -176,53 +150,12 @@ def test_equal_area_gives_all_shapes_the_same_ink_and_objects_many_sizes() -> No
     assert len(strengths) == 1 + len(renderer.world.colours)  # hard edges: white and the full colours
 
 
-@pytest.mark.parametrize("shape", World().shapes)
-def test_shapes_stay_what_they_are_under_jitter(shape: str) -> None:
-    """Each variant, moved to the middle and scaled to one size, is nearest to its own shape among all turned shapes."""
-    known = [
-        (
-            name,
-            fitted(np.asarray(pillow.fromarray(coverage(name, 44, 64) * 80).rotate(angle, pillow.Resampling.BICUBIC))),
-        )
-        for name in World().shapes
-        for angle in range(-18, 19, 2)
-    ]
-    right = 0
-    for variant in range(32):
-        look = fitted(jitter.moved_shape(shape, 44, 64, variant) * 80)
-        right += min(known, key=lambda one: np.abs(one[1] - look).sum())[0] == shape
-    assert right >= 31
-
-
-def fitted(picture: np.ndarray) -> np.ndarray:
-    """The part with ink, 40 x 40."""
-    places = np.argwhere(picture > 100)
-    (top, left), (bottom, right) = places.min(axis=0), places.max(axis=0) + 1
-    side = max(bottom - top, right - left)
-    square = np.zeros((side, side), np.uint8)
-    square[: bottom - top, : right - left] = picture[top:bottom, left:right]
-    return np.asarray(pillow.fromarray(square).resize((40, 40))).astype(float)
-
-
-def test_unknown_styles_are_answered_with_the_valid_ones() -> None:
-    with pytest.raises(
-        ValueError, match=r"^style.image=oil: choose one of plain, grid, labelled, textured, jitter, equal_area$"
-    ):
-        make_renderer("oil", World(), 32, SPANS)
-    for ask in (lambda: make_captioner("rhyme", World()), lambda: parse_caption("", style="rhyme")):
-        with pytest.raises(ValueError, match=r"^style.caption=rhyme: choose one of sentences, table, json, ascii$"):
-            ask()
-    for wrong in ({"image": "oil"}, {"caption": "rhyme"}, {"image": 3}):
-        with pytest.raises(ValueError, match=next(iter(wrong))):
-            Style(**wrong)
-
-
 # Captions ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("style", CAPTION_STYLES)
 @given(case=scenes())
-def test_captions_of_every_style_say_the_scene(style: str, case: tuple[World, tuple[Object, ...]]) -> None:
+def test_parse_caption_reads_what_each_style_writes(style: str, case: tuple[World, tuple[Object, ...]]) -> None:
     world, scene = case
     due = scene if CAPTION_STYLES[style].ordered else tuple(sorted(scene, key=lambda o: (o.row, o.column)))
     caption = make_captioner(style, world).caption(scene)
@@ -236,7 +169,7 @@ def test_captions_of_every_style_say_the_scene(style: str, case: tuple[World, tu
 @pytest.mark.parametrize("style", CAPTION_STYLES)
 @settings(max_examples=300)
 @given(data=st.data())
-def test_what_a_style_cannot_have_written_is_refused(style: str, data: st.DataObject) -> None:
+def test_parse_caption_refuses_what_its_style_does_not_write(style: str, data: st.DataObject) -> None:
     """A caption with some characters changed is refused, or is what the style writes of the objects that it gives."""
     world, scene = data.draw(scenes())
     caption = make_captioner(style, world).caption(scene[:4])
@@ -256,58 +189,6 @@ def test_what_a_style_cannot_have_written_is_refused(style: str, data: st.DataOb
 TWO = (Object("red", "circle", "medium", 0, 0), Object("orange", "octagon", "medium", 1, 2))
 SIZED = World(columns=3, rows=2, sizes=("small", "medium"))
 GOOD = {style: make_captioner(style, World(columns=3, rows=2)).caption(TWO) for style in CAPTION_STYLES}
-SPOILED: dict[str, list[Any]] = {
-    "table": [
-        lambda text: text.replace("red", "dark"),
-        lambda text: text.replace("| red |", "| red  |"),
-        lambda text: text.replace("| C | 2 |", "| D | 2 |"),
-        lambda text: text.replace("| C | 2 |", "| C | 3 |"),
-        lambda text: text.replace("| C | 2 |", "| A | 1 |"),
-        lambda text: text.replace("| C | 2 |", "| C | 02 |"),
-        lambda text: text.replace("\n\n", "\n"),
-        lambda text: text.replace("A to C", "A to c"),
-        lambda text: text + "\n",
-        lambda text: text.replace("|---|---|---|---|", "|---|---|---|"),
-        lambda text: text.replace("| colour |", "| color |"),
-    ],
-    "json": [
-        lambda text: text.replace('"red"', '"dark"'),
-        lambda text: text.replace('"row": 2', '"row": 3'),
-        lambda text: text.replace('"row": 2', '"row": 2.0'),
-        lambda text: text.replace('"row": 1', '"row": true'),
-        lambda text: text.replace('"row": 2', '"row": "2"'),
-        lambda text: text.replace('"column": "C"', '"column": "A"').replace('"row": 2', '"row": 1'),
-        lambda text: text.replace('"column": "C"', '"column": "CC"'),
-        lambda text: text.replace('"colour": "red"', '"colour": "blue", "colour": "red"'),
-        lambda text: text.replace(", ", ","),
-        lambda text: text.replace('"bottom": 2', '"bottom": 200'),
-        lambda text: text.replace('"shape": "circle"', '"shape": ["circle"]'),
-        lambda text: "[" * 100_000,
-        lambda text: "3",
-        lambda text: "null",
-        lambda text: text[:-1] + ', "answer": true}',
-    ],
-    "ascii": [
-        lambda text: text.replace("red", "dark"),
-        lambda text: text.replace("red circle", "red"),
-        lambda text: text.replace("A ", "B ", 1),
-        lambda text: text.replace("\n2", "\n3"),
-        lambda text: text.replace("octagon", "octagon "),
-        lambda text: text.replace("  B", " B"),
-        lambda text: text.replace(".", "", 1),
-        lambda text: text + "\n",
-        lambda text: "",
-    ],
-}
-
-
-@pytest.mark.parametrize(("style", "number"), [(style, n) for style, many in SPOILED.items() for n in range(len(many))])
-def test_wrong_captions_are_refused_in_one_line(style: str, number: int) -> None:
-    spoiled = SPOILED[style][number](GOOD[style])
-    assert spoiled != GOOD[style]
-    with pytest.raises(ValueError) as caught:
-        parse_caption(spoiled, style=style)
-    assert len(str(caught.value).splitlines()) == 1 and len(str(caught.value)) < 200
 
 
 @pytest.mark.parametrize("style", CAPTION_STYLES)
@@ -319,7 +200,7 @@ def test_sizes_are_named_where_there_are_several(style: str) -> None:
 
 
 @pytest.mark.parametrize("style", CAPTION_STYLES)
-def test_batches_are_captioned_as_single_scenes_are(style: str) -> None:
+def test_captions_of_a_batch_are_those_of_its_scenes(style: str) -> None:
     writer = make_captioner(style, World())
     batch = batch_of(random_grid(World(), 20))
     for grid, order, caption in zip(batch.grid, batch.order, writer.captions(batch), strict=True):
@@ -337,7 +218,7 @@ def batch_of(grid: np.ndarray) -> Batch:
     return Batch(grid, order, zeros, zeros, zeros > 0, [], [], 0)
 
 
-def test_the_forms_are_as_documented() -> None:
+def test_captions_are_as_documented() -> None:
     assert GOOD["table"].splitlines()[2:] == [
         "| colour | shape | column | row |",
         "|---|---|---|---|",

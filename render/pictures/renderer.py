@@ -1,10 +1,9 @@
-"""Makes pictures from what a style has drawn, and reads them back."""
+"""Makes pictures from what a style has drawn."""
 
 from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Iterator
 
 import numpy as np
 
@@ -159,48 +158,12 @@ class Renderer:
         picture, cell = np.nonzero(grid)
         cells[picture, *np.divmod(cell, self.world.columns)] = sprites.view(line)[self.tiles(grid)[picture, cell], :, 0]
 
-    # From pictures back to kinds -----------------------------------------------------------------------------------
-
     def cells_in(self, picture: np.ndarray) -> np.ndarray:
         """The cells of a picture (height, width, …), (rows * columns, cell, cell, …)."""
         world, cell = self.world, self.cell
         inside = picture[self.top : self.top + world.rows * cell, self.left : self.left + world.columns * cell]
         tiles = inside.reshape(world.rows, cell, world.columns, cell, *picture.shape[2:])
         return tiles.swapaxes(1, 2).reshape(world.cells, cell, cell, *picture.shape[2:])
-
-    def read(self, picture: np.ndarray) -> tuple[np.ndarray, int]:
-        """Kinds (rows * columns) of a picture (height, width, 3) uint8, and the largest error of any pixel.
-
-        Each cell becomes the kind that has the nearest sprite, so a lossy picture reads well with an error above 0. The
-        error is the difference from the picture of these kinds.
-        """
-        if picture.shape != (self.height, self.width, 3):
-            raise ValueError(
-                f"the picture is {picture.shape[1]} x {picture.shape[0]}, not {self.width} x {self.height}"
-            )
-        values = self.cells_in(picture).reshape(self.world.cells, -1).astype(np.float32)
-        nearest, tiles = np.full(len(values), np.inf), np.zeros(len(values), np.intp)
-        for start, flat, norms in self._flat_sprites():
-            distance = norms[None, :] - 2 * values @ flat.T
-            best = distance.argmin(axis=1)
-            least = distance[np.arange(len(values)), best]
-            tiles, nearest = np.where(least < nearest, start + best, tiles), np.minimum(least, nearest)
-        grid = self.kinds_of(tiles)
-        error = np.abs(picture.astype(np.int16) - self.arrays(grid[None])[0].astype(np.int16))
-        return grid, int(error.max())
-
-    def _flat_sprites(self) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-        """The sprites as vectors, some at a time: number of the first, vectors, their squared lengths."""
-        step = max(1, BLOCK // (self.cell**2 * 12))
-        if len(self.sprites) <= step:
-            yield 0, *self._flat
-            return
-        for start in range(0, len(self.sprites), step):
-            yield start, *_vectors(self.palette[self.sprites[start : start + step]])
-
-    @functools.cached_property
-    def _flat(self) -> tuple[np.ndarray, np.ndarray]:
-        return _vectors(self.rgb_sprites)
 
     # What other modules need of the style ----------------------------------------------------------------------------
 
@@ -226,8 +189,3 @@ def _sums(pictures: np.ndarray, row: int) -> np.ndarray:
     places = np.arange(height)[:, None] * row + np.arange(width)
     values = pictures.astype(np.int64)
     return np.stack([values.sum(axis=(1, 2)), (values * places).sum(axis=(1, 2))], axis=1)
-
-
-def _vectors(sprites: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    flat = sprites.reshape(len(sprites), -1).astype(np.float32)
-    return flat, (flat.astype(np.float64) ** 2).sum(axis=1)
