@@ -20,35 +20,29 @@ import json
 import random
 import re
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from render.png import decode
 from travlr import cli
-from travlr.audit.checks import score
-from travlr.audit.shortcuts import QUERY, TOTAL
 from travlr.baselines import best_unbound, dataset_baselines
 from travlr.cli import whole_number
 from travlr.columns import OBJECT, damage
 from travlr.config import Config, Style
-from travlr.dataset import open_dataset
+from travlr.dataset import SplitReader, open_dataset
 from travlr.files import replacing
 from travlr.generate import renderer_of
-from travlr.manifest import MANIFEST, has_manifest, read_manifest
+from travlr.manifest import MANIFEST
 from travlr.scene import COLOURS, SHAPES, column_name
 from travlr.tasks import TASKS, config_from_dict
 
 TEMPLATE, SHARED = (Path(__file__).with_name(name) for name in ("browse.html", "page.html"))
-MARK = b"<!doctype html><!-- a page of travlr.browse -->"  # at the start of each page; other files are not overwritten
 NAME = "browse.html"
 LONGER_SIDE = 384  # pixels along the longer side of a picture that is too large to embed as it is
 LARGEST = 10_000  # bytes of a PNG that is embedded as it is
-BASELINES = {QUERY: "query alone", TOTAL: "query and number of objects"}  # of the audit's rules
+BASELINES = {"query": "query alone", "total": "query and number of objects"}  # rules beside the best unbound one
 LONGEST = 150  # values along one axis of a heat map
 COUNTS_NOTE = "Each number counts the examples whose scene shows a pair, whether the query is true or false."
 ENDS_PREFACE = re.compile(r"ordered A to ([A-Z])\. Rows, top to bottom, are ordered 1 to (\d{1,2})\.")
@@ -62,45 +56,27 @@ Pair = tuple[str, ...]
 class Survey:
     """The statistics of a split, and the rows to show.
 
-    counts: pair -> numbers of true and of false examples. features: baseline -> feature -> numbers of false and of true
-    examples. tasks: names. rows: examples to show. couples: whether rows 2k and 2k + 1 ask the same query.
+    counts: pair -> numbers of true and of false examples. couples: whether rows 2k and 2k + 1 ask the same query.
     """
 
     counts: dict[Pair, list[int]]
-    features: dict[str, dict[Any, list[int]]]
-    tasks: set[str]
     rows: list[dict[str, Any]]
     couples: bool
 
 
-def survey(tables: Callable[[], Iterable[pa.Table]], limit: int, seed: str) -> Survey:
-    """Two passes over the tables of a split: the texts of all rows, then `limit` whole rows to show."""
-    about = pa.concat_tables(table.select(["task", "pair", "answer", "query", "objects"]) for table in tables())
+def survey(reader: SplitReader, limit: int, seed: str) -> Survey:
+    """The counts of a split, and `limit` of its rows to show."""
+    about = reader.columns("pair", "answer", "query")
     pairs = [tuple(map(str, pair)) for pair in about["pair"].to_pylist()]
-    truths, queries = about["answer"].to_pylist(), about["query"].to_pylist()
+    truths = about["answer"].to_pylist()
     counts: dict[Pair, list[int]] = {}
     for pair, truth in zip(pairs, truths, strict=True):
         counts.setdefault(pair, [0, 0])[not truth] += 1
-    features: dict[str, dict[Any, list[int]]] = {rule: {} for rule in BASELINES}
-    for query, size, truth in zip(queries, pc.list_value_length(about["objects"]).to_pylist(), truths, strict=True):
-        features[QUERY].setdefault(query, [0, 0])[truth] += 1
-        features[TOTAL].setdefault((query, size), [0, 0])[truth] += 1
-    couples = in_couples(queries, truths)
+    couples = in_couples(about["query"].to_pylist(), truths)
     step = 2 if couples else 1
     starts = spread(list(zip(pairs, truths, strict=True))[::step], -(-limit // step), seed)
     rows = [row for start in starts for row in range(step * start, step * start + step)][:limit]
-    return Survey(counts, features, set(about["task"].unique().to_pylist()), take(tables(), rows), couples)
-
-
-def take(tables: Iterable[pa.Table], rows: list[int]) -> list[dict[str, Any]]:
-    """Rows of a split, by their numbers."""
-    values, begin = dict[int, dict[str, Any]](), 0
-    for table in tables:
-        numbers = [row for row in rows if begin <= row < begin + table.num_rows]
-        if numbers:
-            values |= zip(numbers, table.take([row - begin for row in numbers]).to_pylist(), strict=True)
-        begin += table.num_rows
-    return [values[row] for row in rows]
+    return Survey(counts, reader.columns().take(rows).to_pylist(), couples)
 
 
 def in_couples(queries: list[str], truths: list[bool]) -> bool:
@@ -118,37 +94,16 @@ def spread(kinds: Sequence[Hashable], limit: int, seed: str) -> list[int]:
     return [row for _, row in sorted(rounds, key=lambda r: r[0])[:limit]]
 
 
-def surveys_of(folder: Path, manifest: dict[str, Any], limit: int, seed: int) -> dict[str, Survey]:
-    """A survey of each split. Raises `ValueError` where the rows are not as many as the manifest says."""
-    surveys = {}
-    for split, counts in manifest["splits"].items():
-        surveys[split] = survey(open_dataset(folder)[split].tables, limit, f"{seed} {split}")
-        if (rows := sum(map(sum, surveys[split].counts.values()))) != counts["rows"]:
-            raise ValueError(f"{folder}: {split} has {rows} rows, its manifest says {counts['rows']}; damaged")
-    return surveys
-
-
-def task_of(surveys: Iterable[Survey]) -> str:
-    """The one task of a dataset. Raises `ValueError` where there are none or several, or a pair is of another task."""
-    tasks = {task for s in surveys for task in s.tasks}
-    if len(tasks) != 1 or not tasks <= set(TASKS):
-        raise ValueError(f"task {', '.join(sorted(tasks)) or 'missing'}: needs one of {', '.join(TASKS)}")
-    task = tasks.pop()
-    for pair in (pair for s in surveys for pair in s.counts):
-        if TASKS[task].pair_kind(pair) is None:
-            raise ValueError(f"pair {list(pair)} is not one of {task}; the dataset is damaged")
-    return task
-
-
 # What the page shows ---------------------------------------------------------------------------------------------
 
 
 def content(folder: Path, examples: int, seed: int) -> dict[str, Any]:
     """The data of the page. Raises `ValueError` where the dataset is unfinished or damaged."""
-    manifest = read_manifest(folder)
-    surveys = surveys_of(folder, manifest, examples, seed)
-    task = task_of(list(surveys.values()))
+    dataset = open_dataset(folder)
+    manifest = dataset.manifest
+    surveys = {split: survey(reader, examples, f"{seed} {split}") for split, reader in dataset.splits.items()}
     config = manifest["config"] or {}
+    task = config["task"] if config else next(iter(dataset.splits.values())).columns("task")["task"][0].as_py()
     with damage(folder / MANIFEST):
         settings = dict(settings_of(config))
         style_config = config_from_dict(config) if config else None
@@ -160,7 +115,7 @@ def content(folder: Path, examples: int, seed: int) -> dict[str, Any]:
             {"name": name, "counts": [(" ".join(pair), counts) for pair, counts in s.counts.items()]}
             for name, s in surveys.items()
         ],
-        "baselines": [*baselines(surveys), *unbound(folder)],
+        "baselines": baselines(folder),
         "note": f"{COUNTS_NOTE} {TASKS[task].pair_note}",
         "style": {  # area: left, top, right, bottom of a picture's cells, as fractions
             "caption": style_config.style.caption if style_config else Style().caption,
@@ -175,18 +130,15 @@ def content(folder: Path, examples: int, seed: int) -> dict[str, Any]:
     }
 
 
-def baselines(surveys: dict[str, Survey]) -> Iterator[tuple[str, dict[str, float]]]:
-    """Name of each rule, and its accuracy in percent in each split but `train`, on which it is fitted."""
-    for rule, name in BASELINES.items() if "train" in surveys else ():
-        scores = {split: score(surveys["train"].features[rule], s.features[rule]) for split, s in surveys.items()}
-        yield name, {split: 100 * right / total for split, (right, total) in scores.items() if split != "train"}
-
-
-def unbound(folder: Path) -> Iterator[tuple[str, dict[str, float]]]:
-    """The best unbound rule, as `baselines`; nothing without a train split or scikit-learn."""
+def baselines(folder: Path) -> list[tuple[str, dict[str, float]]]:
+    """Name and accuracy in percent by split of some rules; none without a train split or scikit-learn."""
     with contextlib.suppress(ValueError):
-        best = best_unbound(dataset_baselines(folder))
-        yield "best unbound", {split: result.accuracy for split, result in best.items()}
+        scores = dataset_baselines(folder)
+        best = best_unbound(scores)
+        lines = {name: [score for score in scores if score.baseline == rule] for rule, name in BASELINES.items()}
+        lines["best unbound"] = list(best.values())
+        return [(name, {score.split: score.accuracy for score in line}) for name, line in lines.items()]
+    return []
 
 
 def heat_maps(task: str, pairs: set[Pair]) -> Iterator[dict[str, Any]]:
@@ -305,16 +257,6 @@ def embedded(value: Any) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def refuse_foreign(out: Path) -> None:
-    """Raise `ValueError` where the file exists and is not an earlier page."""
-    if out.is_file():
-        with open(out, "rb") as file:
-            if file.read(len(MARK)) == MARK:
-                return
-    if out.exists():
-        raise ValueError(f"{out}: exists and is not a page of travlr.browse; choose another file with --out")
-
-
 def write(out: Path, content: str | bytes) -> None:
     """Write a page or a picture atomically. Raises `ValueError` where the file cannot be written."""
     try:
@@ -333,10 +275,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--examples", metavar="N", type=whole_number, default=200, help="of each split (default: 200)")
     parser.add_argument("--seed", metavar="S", type=whole_number, default=0, help="chooses the examples (default: 0)")
     options = parser.parse_args(arguments)
-    if not options.out and read_manifest(options.folder) and not has_manifest(options.folder):
-        raise cli.UsageError(f"{options.folder}: another program wrote it; name a file outside with --out")
     out = options.out or options.folder / NAME
-    refuse_foreign(out)
     text = page(options.folder, options.examples, options.seed)
     write(out, text)
     print(f"{out}: {len(text.encode()) / 1e6:.1f} MB; open it in a browser")
