@@ -70,7 +70,7 @@ def ask(monkeypatch: pytest.MonkeyPatch, model: Any, data: Path, runs: Path, **c
     """The rows of an evaluation of a scripted model."""
     identity = {"model": "scripted", "origin": "zero-shot", "weights": "none"}
     monkeypatch.setattr(evaluation, "load", lambda *_: (model, identity))
-    config = Evaluation(model="scripted", task=data.name, data=str(data), runs=str(runs), audit=False, **changes)
+    config = Evaluation(model="scripted", task=data.name, data=str(data), runs=str(runs), **changes)
     return evaluate(config, log=lambda _: None)
 
 
@@ -212,7 +212,7 @@ def reply_of(body: dict[str, Any]) -> str:
 
 def server_config(server: ChatServer, data: Path, runs: Path, **changes: Any) -> Evaluation:
     values: dict[str, Any] = {"model": f"{server.url}#tiny", "limit": 6, "split": ["test_ood"], "concurrency": 3}
-    return Evaluation(**{**values, "task": data.name, "data": str(data), "runs": str(runs), "audit": False, **changes})
+    return Evaluation(**{**values, "task": data.name, "data": str(data), "runs": str(runs), **changes})
 
 
 @pytest.fixture
@@ -278,7 +278,6 @@ def test_a_refusal_is_one_line_without_the_key(
     assert "\n" not in str(error.value) and "sk-very" not in str(error.value)
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert not any(b"sk-very" in path.read_bytes() for path in files)
-    assert not any(path.name.startswith("tiny") for path in tmp_path.iterdir()), "a folder without a reply is left"
 
 
 @pytest.mark.parametrize("answers", ["generate", "likelihood"])
@@ -413,7 +412,7 @@ def test_a_batch_gives_the_replies_of_single_requests(
     results = []
     for batch_size in (1, 4):
         config = Evaluation(
-            model=str(tmp_path / kind), task="cardinality", data=str(data["cardinality"]), audit=False, limit=4,
+            model=str(tmp_path / kind), task="cardinality", data=str(data["cardinality"]), limit=4,
             split=["test_ood"], runs=str(tmp_path / f"runs{batch_size}"), batch_size=batch_size, max_tokens=6,
             precision="float32", answers="likelihood" if kind == "gemma3" else "generate",
         )  # fmt: skip
@@ -434,7 +433,7 @@ def test_what_a_model_lacks_is_one_line(data: dict[str, Path], tmp_path: Path, m
         ChatModel(config)
     words = replace(config, model=str(tmp_path / "llava"), answers="likelihood")
     with pytest.raises(ValueError, match="no single token for one of true, false"):
-        evaluate(replace(words, runs=str(tmp_path / "runs"), limit=2, audit=False), log=lambda _: None)
+        evaluate(replace(words, runs=str(tmp_path / "runs"), limit=2), log=lambda _: None)
     weights = tmp_path / "llava" / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1])  # as after a download that was interrupted
     for file in (tmp_path / "llava").glob("*token*"):
@@ -457,7 +456,7 @@ def test_a_processor_without_pictures_is_named(kind: str, data: dict[str, Path],
         file.unlink()
     processor.tokenizer.save_pretrained(tmp_path / kind)
     asked = Evaluation(
-        model=str(tmp_path / kind), data=str(data["cardinality"]), audit=False, limit=2, setting=["image"],
+        model=str(tmp_path / kind), data=str(data["cardinality"]), limit=2, setting=["image"],
         runs=str(tmp_path / "runs"), max_tokens=2,
     )  # fmt: skip
     with pytest.raises(ValueError, match=rf"model=.*{kind}: .*pixel_values"):
@@ -474,7 +473,7 @@ def test_a_text_model_reads_captions_alone(data: dict[str, Path], tmp_path: Path
     library.LlamaForCausalLM(config).save_pretrained(tmp_path / "llama")
     words.save_pretrained(tmp_path / "llama")
     asked = Evaluation(
-        model=str(tmp_path / "llama"), data=str(data["cardinality"]), audit=False, limit=4, setting=["caption"],
+        model=str(tmp_path / "llama"), data=str(data["cardinality"]), limit=4, setting=["caption"],
         runs=str(tmp_path / "runs"), max_tokens=4,
     )  # fmt: skip
     assert [row["examples"] for row in evaluate(asked, log=lambda _: None)] == [4, 4]
@@ -488,14 +487,12 @@ def test_a_finished_run_is_tested_anew(data: dict[str, Path], tmp_path: Path) ->
 
     training = Training(steps=2, check_every=2, validation=10)
     trained = Run(
-        model="uniter", size="tiny", data=str(data["cardinality"]), runs=str(tmp_path), audit=False, training=training,
+        model="uniter", size="tiny", data=str(data["cardinality"]), runs=str(tmp_path), training=training,
         precision="float32",
     )  # fmt: skip
     expected = {(r["test_setting"], r["split"]): r for r in run(trained, log=lambda _: None)}
     folder = tmp_path / next(iter(expected.values()))["name"]
-    again = Evaluation(
-        model=str(folder), data=str(data["cardinality"]), runs=str(tmp_path / "again"), limit=None, audit=False
-    )
+    again = Evaluation(model=str(folder), data=str(data["cardinality"]), runs=str(tmp_path / "again"), limit=None)
     rows = evaluate(again, log=lambda _: None)
     assert len(rows) == len(expected) == 6
     for row in rows:
@@ -510,7 +507,7 @@ def test_a_finished_run_is_tested_anew(data: dict[str, Path], tmp_path: Path) ->
         with pytest.raises(ValueError, match=f"{name}={value}"):
             evaluate(replace(again, **{name: value}), log=lambda _: None)
     (folder / "model.safetensors").unlink()
-    with pytest.raises(ValueError, match=r"has no model\.safetensors"):
+    with pytest.raises(ValueError, match=r"model\.safetensors"):
         evaluate(again, log=lambda _: None)
 
 
@@ -568,7 +565,7 @@ def test_the_command_prints_a_table(data: dict[str, Path], tmp_path: Path, capsy
     assert settings(["model=http://h/v1#m", "setting=image,caption"]).server == "http://h/v1"
     with ChatServer(reply_of) as server:
         main([
-            f"model={server.url}#tiny", f"data={data['cardinality']}", f"runs={tmp_path}", "limit=4", "audit=false",
+            f"model={server.url}#tiny", f"data={data['cardinality']}", f"runs={tmp_path}", "limit=4",
             "setting=image,caption",
         ])  # fmt: skip
     out = capsys.readouterr().out
@@ -723,7 +720,7 @@ def test_a_real_server(data: dict[str, Path], tmp_path: Path) -> None:
         assert server.poll() is None, (tmp_path / "log").read_text()
         asked = Evaluation(
             model=str(tmp_path / "idefics3"), server=f"http://127.0.0.1:{port}/v1", data=str(data["cardinality"]),
-            audit=False, limit=2, split=["test_ood"], runs=str(tmp_path / "served"), max_tokens=6, concurrency=1,
+            limit=2, split=["test_ood"], runs=str(tmp_path / "served"), max_tokens=6, concurrency=1,
         )  # fmt: skip
         served = evaluate(asked, log=lambda _: None)
     finally:

@@ -78,9 +78,7 @@ def ours(data: Path, server: ChatServer, runs: Path) -> dict[str, list[Row]]:
     """The rows of evaluate.py, by form."""
     found = {}
     for form in ASKED:
-        config = Evaluation(
-            model="m", server=server.url, data=str(data), audit=False, runs=str(runs), form=form, limit=None
-        )
+        config = Evaluation(model="m", server=server.url, data=str(data), runs=str(runs), form=form, limit=None)
         found[form] = evaluate(config, **SILENT)
     return found
 

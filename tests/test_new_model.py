@@ -22,10 +22,10 @@ from travlr import Cardinality, Count, GenerateArguments, Image, generate_datase
 
 CODE = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "adding-a-model.md").read_text(encoding="utf-8"), re.DOTALL)
 TINY = ("size=tiny", "training.steps=4", "training.check_every=2", "training.validation=20", "optimiser.batch_size=8",
-        "audit=false", "data=data", "precision=float32", "device=cpu")  # fmt: skip
+        "data=data", "precision=float32", "device=cpu")  # fmt: skip
 
 Train = Callable[..., tuple[int, str, str]]
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = pytest.mark.usefixtures("one_thread", "unaudited")
 
 
 @pytest.fixture(scope="module")

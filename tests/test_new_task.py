@@ -110,7 +110,7 @@ def run_of(data: Path, setting: str, runs: Path) -> Run:
     training = Training(steps=2, check_every=2, validation=16)
     return Run(
         model="uniter", setting=setting, task=data.name, data=str(data), size="tiny", runs=str(runs), device="cpu",
-        precision="float32", audit=False, training=training,
+        precision="float32", training=training,
     )  # fmt: skip
 
 

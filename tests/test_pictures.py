@@ -24,7 +24,6 @@ from train.data.examples import Examples, VisualSettings
 from train.data.pixels import PUBLISHED, FilePictures, Statistics, scale_picture
 from train.data.sources import TrainingDataset, stream_examples
 from train.data.text import WordTokenizer, grammar_tokenizer
-from train.fingerprint import fingerprint
 from train.models import make_model
 from train.models.albef import Albef
 from train.run import run, visual_settings
@@ -126,17 +125,9 @@ def test_a_run_s_pixels_have_the_checkpoint_s_statistics(
 def test_statistics_are_of_pixels_alone(tmp_path: Path) -> None:
     pretrained = checkpoint(tmp_path / "other", OTHER)
     runs = {model: Run(model=model, setting="caption", pretrained=pretrained) for model in ("albef", "uniter")}
-    assert visual_settings(runs["albef"], tmp_path).statistics == OTHER
-    assert visual_settings(runs["uniter"], tmp_path).statistics == PUBLISHED
-    assert visual_settings(Run(model="albef"), tmp_path).statistics == PUBLISHED
-
-
-def test_runs_differ_by_the_statistics_of_their_checkpoint(tmp_path: Path) -> None:
-    names = [
-        checkpoint(tmp_path / str(number), values) for number, values in enumerate((None, OTHER, PUBLISHED, OTHER))
-    ]
-    digests = [fingerprint(Run(model="albef", pretrained=name))["pretrained"] for name in names]
-    assert digests[1] == digests[3] and len(set(digests)) == 3
+    assert visual_settings(runs["albef"]).statistics == OTHER
+    assert visual_settings(runs["uniter"]).statistics == PUBLISHED
+    assert visual_settings(Run(model="albef")).statistics == PUBLISHED
 
 
 # Pictures from files -------------------------------------------------------------------------------------------------

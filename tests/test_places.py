@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -59,7 +58,7 @@ def changes(name: str, options: dict[str, Any], regions: RegionSettings) -> Iter
     """Of each test setting: the least that a move changes the logits of any example, the most that nothing does."""
     config = Run(model=name, size="tiny", setting="caption", task="spatiality", regions=regions, **options)
     before = raw()
-    words, visual = tokenizer_for(config), visual_settings(config, Path("unused"))
+    words, visual = tokenizer_for(config), visual_settings(config)
     grid, captions = moved(before.grid), before.captions
     if config.test_settings == ("caption",):
         grid, captions = before.grid, [elsewhere(caption) for caption in before.captions]

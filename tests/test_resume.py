@@ -34,24 +34,26 @@ def step(self, batch, number):
 
 Learner.training_step = step
 run(Run(
-    data=data, runs=runs, setting="mixed", size="tiny", precision="float32", device="cpu", audit=False,
+    data=data, runs=runs, setting="mixed", size="tiny", precision="float32", device="cpu",
     optimiser=Optimiser(batch_size=5, accumulate=2),
     training=Training(steps=11, check_every=4, stream=False, examples=70, validation=40),
 ))
 """
 
 
-def trained(data: Path, runs: Path, kill: int = -1) -> int:
-    line = [sys.executable, "-c", SCRIPT, str(data), str(runs), str(kill)]
-    return subprocess.run(line, cwd=ROOT, capture_output=True, timeout=300).returncode
+def trained(data: Path, runs: Path, kill: int = -1) -> tuple[int, bool]:
+    """The exit status of a run that is killed in step `kill`, and whether it went on from a checkpoint."""
+    line = [sys.executable, "-u", "-c", SCRIPT, str(data), str(runs), str(kill)]
+    done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    return done.returncode, "goes on from its last checkpoint" in done.stdout
 
 
 def test_killed_run_ends_with_the_weights_of_an_uninterrupted_one(tmp_path: Path) -> None:
     write(tmp_path / "data")
-    assert trained(tmp_path / "data", tmp_path / "whole") == 0
-    for step in (6, 10):  # after the validations of steps 4 and 8
-        assert trained(tmp_path / "data", tmp_path / "killed", step) == -signal.SIGKILL
-    assert trained(tmp_path / "data", tmp_path / "killed") == 0
+    assert trained(tmp_path / "data", tmp_path / "whole") == (0, False)
+    for step, goes_on in ((6, False), (10, True)):  # after the validations of steps 4 and 8
+        assert trained(tmp_path / "data", tmp_path / "killed", step) == (-signal.SIGKILL, goes_on)
+    assert trained(tmp_path / "data", tmp_path / "killed") == (0, True)
     whole, killed = (next((tmp_path / runs).glob("uniter-*")) for runs in ("whole", "killed"))
     weights, others = (load_file(folder / "model.safetensors") for folder in (whole, killed))
     assert weights.keys() == others.keys() and all(torch.equal(weights[name], others[name]) for name in weights)

@@ -19,7 +19,7 @@ from analysis.averages import run_summaries
 from analysis.runs import PREDICTIONS as COLUMNS
 from analysis.runs import _scenes, examples_of
 from tests.grid import make_run
-from tests.helpers import edit, generated
+from tests.helpers import generated
 from tests.test_results import NEWER
 from train.results.predictions import PREDICTIONS, read_predictions
 from train.results.store import read_config
@@ -186,16 +186,7 @@ def test_a_run_that_died_half_way(runs: Path) -> None:
     (runs / "nothing").mkdir()
     found = load(runs)
     assert list(found.results["name"].unique()) == [second.name]
-    assert [line.split(": ")[1][:12] for line in found.skipped] == ["no config.js", "unfinished; "]
-
-
-def test_a_run_whose_data_are_not_a_folder(runs: Path) -> None:
-    first, second = sorted(path for path in runs.iterdir() if path.is_dir())
-    edit(first / "config.json", data=5)
-    found = load(runs)
-    assert list(found.results["name"].unique()) == [second.name]
-    (line,) = found.skipped
-    assert line.endswith("config.json: damaged or missing (data is not the name of a folder)")
+    assert [line.split(": ")[1][:12] for line in found.skipped] == ["no settings.", "unfinished; "]
 
 
 def test_results_without_some_columns(runs: Path) -> None:

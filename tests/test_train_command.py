@@ -18,21 +18,18 @@ from typing import Any
 import pytest
 import torch
 
-import train.fingerprint
 import train.run
 from tests.helpers import ROOT, called, interruptible, last_of, one_line
-from train import sweep
 from train.command import main as train_main
 from train.config import Run
 from train.results.store import collect_results, read_results
 from train.settings import settings, with_start
-from train.sweep import combinations, expand, job_list, run_all
+from train.sweep import combinations, expand, job_list
 from travlr import Cardinality, Count, Image, cli, generate_dataset
 from travlr.cli import UsageError
-from travlr.files import Locked, locked
 from travlr.generate import GenerateArguments as Writing
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = pytest.mark.usefixtures("one_thread", "unaudited")
 
 TINY = [
     "size=tiny",
@@ -489,27 +486,10 @@ def test_every_experiment_runs(
     assert called(monkeypatch, "-m", *arguments) == 0
     assert "1 of 1 runs" in capsys.readouterr().out
     (job,) = jobs.values()
-    rows = read_results(train.fingerprint.run_folder(with_start(job)))
+    rows = read_results(train.run.run_folder(with_start(job)))
     assert len(rows) == 2 * len(job.test_settings) and {row["experiment"] for row in rows} == {name}
     assert {row["setting"] for row in rows} == {job.setting}
     shutil.rmtree(Path("my runs") / rows[0]["name"])
-
-
-def test_an_unknown_failure_is_one_line_and_its_traceback_is_kept(
-    finished: tuple[Path, str], work: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    arguments = [*here(work, monkeypatch), "seed=9"]
-
-    def breaks(*_: Any) -> None:
-        torch.zeros(2) @ torch.zeros(3)
-
-    monkeypatch.setattr(train.run, "train_and_test", breaks)
-    assert called(monkeypatch, *arguments) == 1
-    line = one_line(capsys.readouterr().err)
-    (report,) = Path("my runs").glob("*-s9-*/error.txt")
-    assert line.startswith(f"train: {report.parent}: RuntimeError: ") and str(report) in line
-    assert "Traceback" in report.read_text() and "torch.zeros(2)" in report.read_text()
-    shutil.rmtree(report.parent)
 
 
 FAILURES: dict[str, tuple[BaseException, int, str]] = {
@@ -534,52 +514,6 @@ def test_failures_have_their_line_and_code(
     assert called(monkeypatch, *many) == code
     out, err = capsys.readouterr()
     assert message in (out if many and code == 1 else err) and "Traceback" not in out + one_line(err)
-
-
-CANNOT: dict[str, tuple[list[str], str]] = {
-    "runs": (["runs=file"], "runs=file: cannot be made (File exists); name another folder"),
-    "runs in a file": (["runs=file/runs"], "runs=file/runs: cannot be made (Not a directory); name another folder"),
-    "data": (["data=file"], "data=file: is a file; give the folder of a dataset"),
-}
-
-
-@pytest.mark.parametrize("case", CANNOT)
-def test_what_cannot_be_done_here_is_one_line_with_the_setting(
-    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    arguments, message = CANNOT[case]
-    monkeypatch.chdir(tmp_path)
-    Path("file").touch()
-    assert called(monkeypatch, *arguments, "device=cpu") == 1
-    assert one_line(capsys.readouterr().err).startswith(f"train: {message}")
-
-
-def test_a_run_that_another_process_has_is_tried_again_at_the_end(
-    finished: tuple[Path, str], work: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    arguments = [*here(work, monkeypatch), "setting=image+caption"]
-    order: list[int] = []
-    rows = read_results(next(Path("my runs").glob("uniter-image+caption-*")))
-
-    def run(config: Run, log: Any) -> list[Any]:
-        order.append(config.seed)
-        if order.count(config.seed) == 1 and config.seed < 3:
-            raise Locked("taken")
-        return [row | {"run": f"{config.seed}"} for row in rows]
-
-    monkeypatch.setattr(train.run, "run", run)
-    monkeypatch.setattr(sweep, "POLL_SECONDS", 0.0)
-    lines: list[str] = []
-    assert len(run_all(expand(last_of([*arguments, "seed=1,2,3"])), lines.append)) == 18
-    assert order == [1, 2, 3, 1, 2]
-    assert sum("another process" in line for line in lines) == 2 and lines[-2].startswith("3 of 3 runs, ")
-
-
-def test_a_lock_that_another_process_has_is_told_apart(tmp_path: Path) -> None:
-    code = f"from travlr.files import locked\nfrom pathlib import Path\nwith locked(Path({str(tmp_path)!r})): pass"
-    with locked(tmp_path):
-        done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
-    assert done.stderr.splitlines()[-1].startswith("travlr.files.Locked: ")
 
 
 def test_ctrl_c_stops_the_whole_sweep_in_one_line(work: Path) -> None:

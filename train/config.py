@@ -223,7 +223,6 @@ class Run:
     setting: str = option("caption", "what it is trained on", choices=SETTINGS)
     task: str = option("cardinality", choices=TASKS)
     data: str | None = option(None, "folder of a dataset; null for data/TASK, which is generated if it is missing")
-    audit: bool = option(True, "refuse a dataset that fails its audit; the audit takes half a minute, once")
     seed: int = option(0, least=0, most=MAX_SEED)
     size: str = option("small", choices=SIZES)
     pretrained: str | None = option(None, "published weights: a file, folder or hub name; null for random weights")

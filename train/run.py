@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import shutil
 import time
 from dataclasses import replace
@@ -32,23 +31,15 @@ from train.learning.testing import test_matrix
 from train.models import make_model, shape_of
 from train.models.layers import Model, initial_std
 from train.models.loading import load_published, local_path, pixel_statistics, tokenizer_of, weight_files
-from train.prepare import dataset_folder, make_runs_folder, prepare_dataset
+from train.prepare import dataset_folder, prepare_dataset
 from train.results.columns import TEST_SPLITS, Row
 from train.results.predictions import write_predictions
 from train.results.provenance import provenance
-from train.results.store import (
-    is_finished,
-    read_config,
-    read_results,
-    remove_refused,
-    start_run,
-    write_results,
-)
+from train.results.store import WEIGHTS, is_finished, read_config, read_results, run_name, start_run, write_results
 from travlr.cli import Log
 from travlr.config import Style
-from travlr.files import locked, path_digest
-
-WEIGHTS = "model.safetensors"  # in the folder of a finished run
+from travlr.files import path_digest
+from travlr.manifest import read_manifest
 
 
 def run(config: Run, log: Log = print) -> list[Row]:
@@ -59,36 +50,38 @@ def run(config: Run, log: Log = print) -> list[Row]:
     """
     device = accelerator(config)
     log = log if is_main_process() else lambda line: None
-    runs = make_runs_folder(config)
-    source = TrainingDataset(prepare_dataset(config, log) if is_main_process() else dataset_folder(config))
-    settings = fingerprint(config, source.style.caption, dataset=source.digest)
-    folder = start_run(runs, settings, data=str(source.folder))
+    if is_main_process():
+        prepare_dataset(config.data, config.task, config.runs, log)
+    source = TrainingDataset(dataset_folder(config.data, config.task))
+    folder = run_folder(config)
     if is_finished(folder):
         log(f"{folder}: finished before; its results follow")
         return read_results(folder)
-    with locked(folder) if is_main_process() else contextlib.nullcontext():
-        if is_finished(folder):  # by another process, in between
-            return read_results(folder)
-        try:
-            return train_and_test(config, source, folder, device, log)
-        except ValueError:
-            if is_main_process():
-                remove_refused(folder)
-            raise
+    return train_and_test(config, source, folder, device, log)
+
+
+def run_folder(config: Run) -> Path:
+    """The folder of a run, which need not exist. Raises `ValueError` if its dataset is not generated yet."""
+    digest = read_manifest(dataset_folder(config.data, config.task))["content_digest"]
+    return Path(config.runs) / run_name(fingerprint(config, digest))
 
 
 def train_and_test(config: Run, source: TrainingDataset, folder: Path, device: str, log: Log) -> list[Row]:
     """Train a model, test it in every setting, and write its results into its folder."""
     precision = chosen_precision(config.precision, "cuda" if device == "gpu" else "cpu")
     log(f"{folder}: {device}, {precision}")
-    data = load_data(config, source, folder.parent / ".features", device, log)
+    data = load_data(config, source)
     schedule = training_schedule(data)
     learner, weights = make_learner(config, data, schedule.steps, log)
+    settings = fingerprint(config, source.digest)
+    if is_main_process():
+        start_run(folder.parent, settings, str(source.folder))
+        data.tokenizer.tokenizer.save_pretrained(folder)
     trainer = make_trainer(config, schedule, folder, device, precision)
     if (folder / CHECKPOINTS).is_dir():
         log(f"{folder}: goes on from its last checkpoint")
     for logger in trainer.loggers:
-        logger.log_hyperparams(read_config(folder)["config"])
+        logger.log_hyperparams(settings)
     train_seconds = fit(trainer, learner, TrainingData(schedule, data.validation_batches))
     if not is_main_process():
         return []
@@ -123,22 +116,13 @@ def train_and_test(config: Run, source: TrainingDataset, folder: Path, device: s
     return read_results(folder)
 
 
-def load_data(
-    config: Run,
-    source: TrainingDataset,
-    cache: Path,
-    device: str,
-    log: Log,
-    tokenizer: WordTokenizer | None = None,
-) -> RunData:
-    """The data of a run, with its tokenizer and the inputs of its model. cache: a folder for features of regions.
-    tokenizer: in place of the one for the words of the dataset.
+def load_data(config: Run, source: TrainingDataset, tokenizer: WordTokenizer | None = None) -> RunData:
+    """The data of a run, with its tokenizer and the inputs of its model. tokenizer: in place of the run's own.
 
     Raises `ValueError`, before any training, if a file of features lacks a picture of the test splits.
     """
-    tokenizer = tokenizer or tokenizer_for(config, source.style.caption)
-    visual = visual_settings(config, cache)
-    data = RunData(config, source, tokenizer, visual)
+    visual = visual_settings(config)
+    data = RunData(config, source, tokenizer or tokenizer_for(config, source.style.caption), visual)
     if visual.sees == "regions" and config.regions.source == "file":
         for split in TEST_SPLITS:
             data.examples(split)
@@ -148,11 +132,11 @@ def load_data(
 def make_learner(config: Run, data: RunData, steps: int, log: Log) -> tuple[Learner, str]:
     """The model with its losses, and the origin of its weights. steps: of the optimiser."""
     dimension = data.validation.regions.dimension if data.validation.regions is not None else 0
-    torch.manual_seed(config.seed)  # here, because features draw random numbers if they are computed, not if cached
+    torch.manual_seed(config.seed)
     model, weights = build(config, data.tokenizer, dimension, log)
     learner = Learner(model, config.optimiser, config.learning_rate, steps, config.seed, config.training.loss)
     if config.start:
-        weights = start_from(config, learner, data.source.style.caption)
+        weights = start_from(config, learner)
     return learner, weights
 
 
@@ -160,44 +144,44 @@ def load_weights(learner: Learner, path: Path) -> None:
     """Load the weights of a finished run. Raises `ValueError` if they are of another architecture."""
     try:
         learner.load_state_dict(load_file(path))
-    except (RuntimeError, SafetensorError) as error:
+    except (OSError, RuntimeError, SafetensorError) as error:
         raise ValueError(f"{path}: not weights of this model: {str(error).splitlines()[-1].strip()}") from None
 
 
-def visual_settings(config: Run, cache: Path) -> VisualSettings:
+def visual_settings(config: Run) -> VisualSettings:
     """The image inputs of the model. Pixels are normalised with the statistics of the checkpoint."""
-    visual = VisualSettings(config.architecture.sees, config.model_regions, cache=cache)
+    visual = VisualSettings(config.architecture.sees, config.model_regions)
     if visual.sees != "pixels":
         return visual
     statistics = pixel_statistics(config.pretrained) if config.pretrained else PUBLISHED
     return replace(visual, side=shape_of(config.model, config.size).picture, statistics=statistics)
 
 
-def start_from(config: Run, learner: Learner, caption_style: str) -> str:
+def start_from(config: Run, learner: Learner) -> str:
     """Load the weights of a finished run and return its name. Raises `ValueError` if the run is not finished or has
     another model."""
     folder = Path(str(config.start))
-    first, own = read_config(folder)["config"], fingerprint(config, caption_style)
+    first, own = read_config(folder)["config"], fingerprint(config, "")
     for name in ("model", "size", "controlled", "pretrained", "tokenizer"):
         if first.get(name) != own[name]:
             raise ValueError(f"start={folder}: has {name}={first.get(name)}; give the same, not {own[name]}")
-    contexts = [settings["regions"].get("context", "none") for settings in (first, own)]
-    if contexts[0] != contexts[1]:
-        raise ValueError(f"start={folder}: has regions.context={contexts[0]}; give the same, not {contexts[1]}")
-    words = [settings.get("inputs", {}).get("vocabulary") for settings in (first, own)]
-    if words[0] != words[1]:
-        raise ValueError(f"start={folder}: knows other words; give data of the same task and style.caption")
     if not is_finished(folder):
         raise ValueError(f"start={folder}: this run is not finished; run it to its end first")
-    try:
-        load_weights(learner, folder / WEIGHTS)
-    except ValueError as error:
-        raise ValueError(f"start={str(error).rstrip('.')}; give the same regions") from None
+    load_weights(learner, folder / WEIGHTS)
     return f"run {folder.name}"
 
 
+def saved_tokenizer(folder: Path) -> WordTokenizer:
+    """The tokenizer in the folder of a run."""
+    from transformers import AutoTokenizer
+
+    return WordTokenizer(AutoTokenizer.from_pretrained(folder))
+
+
 def tokenizer_for(config: Run, caption_style: str = Style().caption) -> WordTokenizer:
-    """The checkpoint's own tokenizer, or the grammar's."""
+    """That of the run to start from, the checkpoint's own, or the grammar's."""
+    if config.start:
+        return saved_tokenizer(Path(config.start))
     if config.pretrained is None and config.tokenizer is None:
         return WordTokenizer(grammar_tokenizer(config.task, caption_style))
     if config.tokenizer is None:

@@ -5,7 +5,6 @@ Nothing slow is imported before the settings are read, so that many mistakes are
 
 from __future__ import annotations
 
-import contextlib
 import glob
 import re
 import traceback
@@ -98,8 +97,6 @@ def _explanation(error: Exception, config: Run) -> str:
     import torch
     from lightning.fabric.utilities.exceptions import MisconfigurationException
 
-    from train.fingerprint import run_folder
-
     message = " ".join(str(error).split())
     if isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in message:
         return (
@@ -107,10 +104,7 @@ def _explanation(error: Exception, config: Run) -> str:
         )
     if isinstance(error, MisconfigurationException):
         return f"device, devices, strategy or precision: {message}"
-    folder = Path(config.runs)
-    with contextlib.suppress(ValueError):
-        folder = run_folder(config)
-    folder.mkdir(parents=True, exist_ok=True)
-    report = folder / "error.txt"
+    report = Path(config.runs) / "error.txt"
+    report.parent.mkdir(parents=True, exist_ok=True)
     report.write_text("".join(traceback.format_exception(error)), encoding="utf-8")
-    return f"{folder}: {type(error).__name__}: {message[:300]} (traceback in {report})"
+    return f"{type(error).__name__}: {message[:300]} (traceback in {report})"

@@ -188,8 +188,8 @@ def _free_memory() -> None:
 
 def _results_of(job: Run) -> list[Any] | None:
     """The results of a finished job, else None. Errors are reported when the job runs."""
-    from train.fingerprint import run_folder
     from train.results.store import read_results
+    from train.run import run_folder
 
     try:
         return read_results(run_folder(with_start(job)))
@@ -206,8 +206,8 @@ def job_list(jobs: Mapping[str, Run]) -> str:
 
 
 def _state(job: Run) -> str:
-    from train.fingerprint import run_folder
     from train.results.store import is_finished
+    from train.run import run_folder
 
     try:
         config = with_start(job)

@@ -53,7 +53,7 @@ def row(name: str, setting: str, how: str, data: Path, arguments: argparse.Names
         training=Training(steps=arguments.steps + WARM, check_every=None, auxiliary_targets=False, shortest_first=0.0),
     )
     source, words = TrainingDataset(data), tokenizer_for(run)
-    parts = RunData(run, source, words, visual_settings(run, data / ".features"))
+    parts = RunData(run, source, words, visual_settings(run))
     regions = parts.examples("validation").regions
     model, _ = build(run, words, regions.dimension if regions else 0, lambda _: None)
     schedule = training_schedule(parts)

@@ -9,7 +9,6 @@ machine on this day, and of what else it does: where others use it, look at the 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import resource
 import subprocess
@@ -30,7 +29,6 @@ from train.results.predictions import predictions_table, write_predictions
 from train.results.provenance import provenance
 from train.results.scores import score
 from train.results.store import (
-    CONFIG,
     canonical,
     read_config,
     result_row,
@@ -136,7 +134,7 @@ def main() -> None:
             folder = data / task
             if not folder.exists():
                 generate_dataset(config(), GenerateArguments(out=str(folder)), log=lambda _: None)
-            if not any(json.loads(p.read_text())["config"]["task"] == task for p in runs.glob(f"*/{CONFIG}")):
+            if not any(read_config(p)["config"]["task"] == task for p in runs.glob("*-s*")):
                 make_runs(runs, task, folder, about)
         print(f"{sum(1 for _ in runs.glob('*/predictions.parquet'))} runs made in {time.perf_counter() - begun:.0f} s")
         measure(runs, Path(place) / "report")

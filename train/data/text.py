@@ -6,7 +6,6 @@ each with the white space before it (a test compares this with the tokenizers th
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -151,10 +150,6 @@ def vocabulary(task: str | None, caption_style: str = "sentences") -> list[str]:
     texts += CAPTION_STYLES[caption_style].pieces
     words = [word for text in texts for word in WORDS_AND_MARKS.findall(text.lower())]
     return list(dict.fromkeys([*SPECIAL, *words]))
-
-
-def vocabulary_digest(task: str | None, caption_style: str = "sentences") -> str:
-    return hashlib.sha256("\n".join(vocabulary(task, caption_style)).encode()).hexdigest()[:16]
 
 
 def _sample_texts(name: str) -> list[str]:

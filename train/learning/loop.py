@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import logging
 import sys
 import warnings
@@ -19,7 +18,7 @@ from train.config import Run
 from train.data.inputs import Inputs
 from train.learning.batches import Schedule
 from train.learning.module import Learner
-from train.results.store import CURVE
+from train.results.store import write_curve
 
 CHECKPOINTS = "checkpoints"  # in the folder of a run; removed when the run is finished
 LOG_EVERY = 10  # steps between points of the loss curve
@@ -44,9 +43,9 @@ def make_trainer(run: Run, schedule: Schedule, folder: Path, device: str, precis
         gradient_clip_val=run.optimiser.clip,
         logger=[LOGGERS[name](folder) for name in run.logger],
         callbacks=[
-            Curve(folder / CURVE),
+            Curve(folder),
             Timer(),
-            ModelCheckpoint(folder / CHECKPOINTS, save_last=True, save_top_k=0),
+            ModelCheckpoint(folder / CHECKPOINTS, filename="last", enable_version_counter=False),
         ],
         reload_dataloaders_every_n_epochs=1,
         enable_progress_bar=sys.stderr.isatty(),
@@ -111,8 +110,8 @@ class Curve(Callback):
     """Writes curve.csv, losses and validation scores by step, and prints a line at each validation. A checkpoint holds
     the points before it."""
 
-    def __init__(self, path: Path) -> None:
-        self.path, self.points = path, list[dict[str, float]]()
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.points = folder, list[dict[str, float]]()
 
     def state_dict(self) -> dict[str, Any]:
         return {"points": self.points}
@@ -131,11 +130,7 @@ class Curve(Callback):
 
     def on_fit_end(self, trainer: L.Trainer, *_: Any) -> None:
         if trainer.is_global_zero:
-            names = list(dict.fromkeys(name for point in self.points for name in point))
-            with open(self.path, "w", encoding="utf-8", newline="") as file:
-                writer = csv.DictWriter(file, names, lineterminator="\n")
-                writer.writeheader()
-                writer.writerows(self.points)
+            write_curve(self.folder, self.points)
 
     def _add(self, trainer: L.Trainer, values: dict[str, float]) -> None:
         self.points.append({"step": trainer.global_step, **values})

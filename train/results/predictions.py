@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from train.results.scores import predictions_of
 from travlr.columns import damage
-from travlr.files import regular, replacing
+from travlr.files import replacing
 
 PREDICTIONS = "predictions.parquet"
 PREDICTION_SCHEMA = pa.schema(
@@ -61,7 +61,7 @@ def write_predictions(folder: Path, tables: Iterable[pa.Table]) -> None:
 def read_predictions(folder: Path, columns: Sequence[str] | None = None) -> pa.Table:
     """A run's predictions, or some columns of them. Raises `ValueError`, in one line, if missing or damaged."""
     path = Path(folder) / PREDICTIONS
-    with damage(path), pq.ParquetFile(regular(path), page_checksum_verification=True) as file:
+    with damage(path), pq.ParquetFile(path, page_checksum_verification=True) as file:
         if not file.schema_arrow.equals(PREDICTION_SCHEMA, check_metadata=False):
             raise ValueError("its columns are not those of predictions")
         return file.read(columns=None if columns is None else list(columns))

@@ -1,16 +1,16 @@
 """The folders of runs.
 
-RUNS/NAME/config.json          the run's settings; written first
+RUNS/NAME/settings.yaml        the run's settings; written first
 RUNS/NAME/curve.csv            the training curve
+RUNS/NAME/model.safetensors    the trained weights, with the tokenizer beside them
 RUNS/NAME/predictions.parquet  see `train.results.predictions`
 RUNS/NAME/results.json         one row per (test setting, split); written last, so a folder that has it is finished
 
-Each file is replaced as a whole. Rows have the keys of `train.results.columns.RESULT_COLUMNS`.
+Rows have the keys of `train.results.columns.RESULT_COLUMNS`.
 """
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import hashlib
 import json
@@ -21,17 +21,18 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from train.results.baselines import BaselineScore
 from train.results.columns import RESULT_COLUMNS, Row
 from train.results.scores import TEST, Scores
 from travlr.cli import Log
 from travlr.columns import damage
-from travlr.files import WORK, close, regular, replacing
+from travlr.files import replacing
 
-VERSION = 1  # of a run's folder; a newer one is refused
-CONFIG, RESULTS, CURVE = "config.json", "results.json", "curve.csv"
+SETTINGS, RESULTS, CURVE, WEIGHTS = "settings.yaml", "results.json", "curve.csv", "model.safetensors"
 ANSWERS = "answers.jsonl"  # of an evaluation (`train.results.answers`)
-OF_RUN = ("run", "name", "config")  # columns that follow from config.json and the folder
+OF_RUN = ("run", "name", "config")  # columns that follow from settings.yaml and the folder
 REPORT = "report.json"  # marks a folder of `analysis.report`, which may stand among the folders of runs
 
 
@@ -71,50 +72,26 @@ def run_name(config: Mapping[str, Any]) -> str:
 # A run's folder ------------------------------------------------------------------------------------------------------
 
 
-def start_run(runs: Path, config: Mapping[str, Any], **metadata: Any) -> Path:
-    """Make the folder of a run, unless it is there, and write its config.json with `metadata`.
-
-    Raises `ValueError` if the folder's config.json is damaged, newer, or of another config.
-    """
+def start_run(runs: Path, config: Mapping[str, Any], data: str = "") -> Path:
+    """Make the folder of a run and write its settings.yaml. data: the folder of its dataset."""
     folder = Path(runs) / run_name(config)
     folder.mkdir(parents=True, exist_ok=True)
-    if (folder / CONFIG).exists():
-        if read_config(folder)["run"] != run_id(config):
-            raise ValueError(f"{folder / CONFIG}: is of another run; move that folder away")
-        return folder
-    record = {**metadata, "version": VERSION, "run": run_id(config), "config": json.loads(canonical(config))}
-    with replacing(folder / CONFIG) as path:
-        path.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    record = {"run": run_id(config), "data": data, "config": json.loads(canonical(config))}
+    (folder / SETTINGS).write_text(yaml.safe_dump(record, sort_keys=False, allow_unicode=True), encoding="utf-8")
     return folder
 
 
-def remove_refused(folder: Path) -> None:
-    """Remove the folder of a run that was refused before its first step, or of an evaluation without answers, such as
-    one whose first request was refused. Hold its lock while you call this."""
-    answers = folder / ANSWERS
-    has_answers = answers.is_file() and answers.stat().st_size > 0
-    if not has_answers and {path.name for path in folder.iterdir()} <= {ANSWERS, CONFIG, WORK}:
-        for name in (ANSWERS, CONFIG):
-            (folder / name).unlink(missing_ok=True)
-        close(folder)
-        folder.rmdir()
-
-
 def read_config(folder: Path) -> dict[str, Any]:
-    """A run's config.json. Raises `ValueError`, in one line, if it is missing, damaged or of another version."""
-    path = Path(folder) / CONFIG
+    """A run's settings.yaml: `run` (hash), `data` (folder), `config` (settings). Raises `ValueError`, in one line, if
+    it is missing or damaged."""
+    path = Path(folder) / SETTINGS
     if not path.is_file():
-        raise ValueError(f"{folder}: no {CONFIG}, so not a run, or one that stopped before it began")
-    with damage(path):
-        record = json.loads(path.read_text(encoding="utf-8"))
-        version, run = int(record["version"]), record["run"]
-        if not isinstance(record["config"], dict) or run != run_id(record["config"]):
-            raise ValueError("its config does not have the hash that its run is named by")
-        if not isinstance(record.get("data"), str | None):
-            raise ValueError("data is not the name of a folder")
-    if version != VERSION:
-        raise ValueError(f"{path}: version {version}, not this program's {VERSION}")
-    return dict(record)
+        raise ValueError(f"{folder}: no {SETTINGS}, so not a run")
+    try:
+        record = yaml.safe_load(path.read_text(encoding="utf-8"))
+        return {"run": str(record["run"]), "data": str(record["data"]), "config": dict(record["config"])}
+    except (yaml.YAMLError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{path}: damaged ({' '.join(str(error).split())[:100]})") from None
 
 
 def is_finished(folder: Path) -> bool:
@@ -158,7 +135,7 @@ def _plain_number(value: Any) -> Any:
 def write_curve(folder: Path, points: Sequence[Mapping[str, float | None]]) -> None:
     """Write the training curve: one row per point, with columns such as step, loss and validation_f1."""
     names = list(dict.fromkeys(name for point in points for name in point))
-    with replacing(Path(folder) / CURVE) as path, open(path, "w", encoding="utf-8", newline="") as file:
+    with open(Path(folder) / CURVE, "w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, names, lineterminator="\n")
         writer.writeheader()
         writer.writerows(points)
@@ -167,20 +144,11 @@ def write_curve(folder: Path, points: Sequence[Mapping[str, float | None]]) -> N
 def read_curve(folder: Path) -> list[dict[str, float | None]]:
     """The points of a training curve. Raises `ValueError`, in one line, if it is missing or damaged."""
     path = Path(folder) / CURVE
-    with damage(path), open(regular(path), encoding="utf-8", newline="") as file:
+    with damage(path), open(path, encoding="utf-8", newline="") as file:
         return [{k: float(v) if v else None for k, v in point.items()} for point in csv.DictReader(file, strict=True)]
 
 
 # Results -------------------------------------------------------------------------------------------------------------
-
-
-def _error_of(folder: Path) -> str:
-    """What the last line of a run's error.txt says; empty where there is none."""
-    with contextlib.suppress(OSError, ValueError):
-        lines = regular(folder / "error.txt").read_text(encoding="utf-8", errors="replace").split("\n")
-        last = next((line.strip() for line in reversed(lines) if line.strip()), "")
-        return f"; it failed with {last[:300]}" if last else ""
-    return ""
 
 
 def read_results(folder: Path) -> list[Row]:
@@ -188,19 +156,9 @@ def read_results(folder: Path) -> list[Row]:
     folder = Path(folder)
     record, path = read_config(folder), folder / RESULTS
     if not path.is_file():
-        problem = f"unfinished{_error_of(folder)}"
-        raise ValueError(f"{folder}: {problem}; run the command that began it again to finish it")
+        raise ValueError(f"{folder}: unfinished; run the command that began it again to finish it")
     with damage(path):
-        rows = [{name: row.get(name) for name in RESULT_COLUMNS} for row in json.loads(regular(path).read_text())]
-        keys = [(row["test_setting"], row["split"]) for row in rows]
-        if not rows or len(set(keys)) < len(keys):
-            raise ValueError(f"{len(rows)} rows for {len(set(keys))} pairs of test setting and split")
-        for row in rows:
-            for name, kind in RESULT_COLUMNS.items():
-                if row[name] is not None and not isinstance(row[name], (int, float) if kind is float else kind):
-                    raise ValueError(f"{name} is {str(row[name])[:40]!r}")
-            if not isinstance(row["macro_f1"], int | float):
-                raise ValueError("a row has no macro_f1")
+        rows = [{name: row.get(name) for name in RESULT_COLUMNS} for row in json.loads(path.read_text())]
     of_run = {"run": record["run"], "name": folder.name, "config": canonical(record["config"])}
     return [row | of_run for row in rows]
 

@@ -40,7 +40,6 @@ class Evaluation:
     )
     task: str = option("cardinality", choices=TASKS)
     data: str | None = option(None, "folder of a dataset; null for data/TASK, which is generated if it is missing")
-    audit: bool = option(True, "refuse a dataset that fails its audit; the audit takes half a minute, once")
     setting: list[str] = option(list(SETTINGS), "what the model sees, one or several", choices=SETTINGS)
     split: list[str] = option(["test_ind", "test_ood"], "one or several", choices=SPLITS)
     limit: int | None = option(500, "the first examples of each split, in whole couples; null for all", least=2)
@@ -107,7 +106,7 @@ class Evaluation:
 
 # Settings that change no reply: where files lie, what computes, how fast, and which examples are asked about.
 EXCLUDED = (
-    *("data", "audit", "setting", "split", "limit", "runs", "device", "batch_size", "key", "concurrency"),
+    *("data", "setting", "split", "limit", "runs", "device", "batch_size", "key", "concurrency"),
     *("timeout", "max_tokens"),
 )
 

@@ -11,19 +11,18 @@ from typing import Any
 import numpy as np
 
 from render.text import make_captioner
-from train.prepare import make_runs_folder, prepare_dataset
+from train.prepare import prepare_dataset
 from train.results.answers import AnswerFile, AnswerRecord, request_key
 from train.results.columns import Row
 from train.results.metrics import ExampleFacts, result_columns
 from train.results.provenance import provenance
-from train.results.store import read_results, remove_refused, start_run, write_results
+from train.results.store import read_results, start_run, write_results
 from train.vlm.config import Evaluation, ShownStyle, fingerprint
 from train.vlm.requests import REFUSED, Backend, Reply, Request
 from travlr.baselines import best_unbound, dataset_baselines
 from travlr.cli import Log
 from travlr.config import Style
 from travlr.dataset import Dataset, Example, open_dataset
-from travlr.files import locked
 from travlr.generate import renderer_of
 from travlr.questions import WORDING_VERSION, make_question, messages, score_reply
 from travlr.questions.forms import SETTINGS
@@ -37,22 +36,17 @@ def evaluate(config: Evaluation, log: Log = print) -> list[Row]:
     Replies of earlier calls with the same settings are used again. Raises `ValueError`, in one line, for every failure;
     the replies until then are saved.
     """
-    runs = make_runs_folder(config)
-    dataset = open_dataset(prepare_dataset(config, log))
+    dataset = open_dataset(prepare_dataset(config.data, config.task, config.runs, log))
     _check_dataset(config, dataset)
     style = SceneStyle(config, dataset)
     model, resolved = load(config, dataset.folder, log)
     digest = dataset.manifest["content_digest"]
     resolved["style"] = style.style.model_dump()
     settings = fingerprint(config, **resolved, wording=WORDING_VERSION, dataset=digest, setting=None)
-    folder = start_run(runs, settings, data=str(dataset.folder))
-    with locked(folder):
-        try:
-            new, tokens = ask(config, model, dataset, style, folder, log)
-        finally:
-            remove_refused(folder)
-        rows = result_rows(config, resolved, dataset, folder)
-        write_results(folder, rows)
+    folder = start_run(Path(config.runs), settings, str(dataset.folder))
+    new, tokens = ask(config, model, dataset, style, folder, log)
+    rows = result_rows(config, resolved, dataset, folder)
+    write_results(folder, rows)
     log(f"{folder}: {new:,} new {'reply' if new == 1 else 'replies'}" + (f", {tokens:,} tokens" if tokens else ""))
     most = max((row["examples"] for row in rows), default=0)
     if config.limit is not None and most > config.limit:

@@ -10,15 +10,14 @@ from typing import Any
 import torch
 from scipy.special import log_expit
 
-from render.text import CAPTION_STYLES
 from train.config import Run
 from train.data.sources import TrainingDataset
-from train.data.text import UnknownWord, WordTokenizer, grammar_tokenizer, vocabulary_digest
+from train.data.text import UnknownWord
 from train.learning.batches import RunData
 from train.learning.testing import predict
 from train.models.hub import torch_device
-from train.results.store import is_finished, read_config
-from train.run import WEIGHTS, load_data, load_weights, make_learner
+from train.results.store import WEIGHTS, is_finished, read_config
+from train.run import load_data, load_weights, make_learner, saved_tokenizer
 from train.vlm.config import Evaluation, ShownStyle
 from train.vlm.requests import Reply, Request, best_answer
 from travlr.cli import Log
@@ -60,9 +59,7 @@ class TrainedModel:
             )
         self.config = config
         self.device = "cpu" if torch_device(config.device).type == "cpu" else "gpu"
-        source = TrainingDataset(data)
-        cache = Path(config.runs) / ".features"
-        self.data: RunData = load_data(self.run, source, cache, self.device, log, self._tokenizer(settings))
+        self.data: RunData = load_data(self.run, TrainingDataset(data), saved_tokenizer(self.folder))
         try:
             learner, _ = make_learner(self.run, self.data, 1, log)
         except UnknownWord as error:
@@ -70,8 +67,6 @@ class TrainedModel:
                 f"model={self.folder}: its vocabulary does not hold the word {error.word!r} of data={data}; give a "
                 "dataset with the words of the run's own one"
             ) from None
-        if not (self.folder / WEIGHTS).is_file():
-            raise ValueError(f"model={self.folder}: has no {WEIGHTS}; train it again")
         load_weights(learner, self.folder / WEIGHTS)
         self.model = learner.model.eval()
 
@@ -83,13 +78,6 @@ class TrainedModel:
         run: Run = dataclass_from(Run, settings | {"start": None}, skip_unknown=True)
         training = replace(run.training, stream=False, examples=2, consistency=False)
         return replace(run, data=str(data), task=config.task, runs=config.runs, training=training)
-
-    def _tokenizer(self, settings: dict[str, Any]) -> WordTokenizer:
-        """The tokenizer of the run, whose words need not be those of the dataset."""
-        for style in CAPTION_STYLES:
-            if vocabulary_digest(settings["task"], style) == settings["inputs"]["vocabulary"]:
-                return WordTokenizer(grammar_tokenizer(settings["task"], style))
-        raise ValueError(f"model={self.folder}: another version trained it, with other words; train it again")
 
     def replies(self, requests: Iterable[Request]) -> Iterator[tuple[Request, Reply]]:
         """Replies in the order of the requests, split by split."""
