@@ -6,7 +6,6 @@ import importlib.util
 import json
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,11 +20,11 @@ from analysis.probe.run import probe
 from analysis.probe.scorers import generative
 from analysis.probe.scorers.generative import QUESTION, CachedTower, GenerativeScorer
 from analysis.probe.scorers.loading import load
-from analysis.probe.scorers.scoring import ANSWERS, read_answers
+from analysis.probe.scorers.scoring import ANSWERS
 from tests import tiny_chat
-from tests.helpers import edit, one_line
+from tests.helpers import one_line
 from tests.tiny import pictures
-from tests.tiny_chat import BUILT, WITH_BOS, WITHOUT_BOS
+from tests.tiny_chat import BUILT, WITHOUT_BOS
 
 models_of: Any = library
 TEXTS = ["a red circle", "the star is above the circle", "a star"]
@@ -150,22 +149,6 @@ def counting(forward: Callable[..., Any], pixels: str, encoded: list[int]) -> Ca
     return counted
 
 
-def test_all_that_a_tower_takes_tells_pictures_apart() -> None:
-    """Pictures of equal pixels, of which one has padding, and one another shape."""
-    taken = []
-
-    def forward(pixel_values: torch.Tensor, patch_attention_mask: torch.Tensor) -> torch.Tensor:
-        taken.append(len(pixel_values))
-        return pixel_values.flatten(2)[..., :1] + patch_attention_mask[:, None].float()
-
-    tower = CachedTower(SimpleNamespace(forward=forward))
-    masks = torch.tensor([[True, True], [True, False], [True, True]])
-    found = tower(pixel_values=torch.zeros(3, 1, 2, 4), patch_attention_mask=masks)
-    assert taken == [2] and (found == masks[:, None].float()).all()
-    tower(pixel_values=torch.zeros(1, 1, 4, 2), patch_attention_mask=masks[:1])
-    assert taken == [2, 1]
-
-
 # Precision, devices, processors -------------------------------------------------------------------------------------
 
 
@@ -222,38 +205,6 @@ def test_accelerate_spreads_a_model(chat: Saved, monkeypatch: pytest.MonkeyPatch
         Probe(device="cpu", device_map="auto")
 
 
-def test_pictures_are_prepared_by_pillow_whatever_is_installed(chat: Saved, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where torchvision is installed, processors come with its image processors, which resize otherwise."""
-    folder = chat("gemma3")
-    images = [image.resize((45, 61)) for image in pictures()]
-    wanted = scorer_of(folder)(images, TEXTS[:1] * len(images))
-    processor = models_of.AutoProcessor.from_pretrained(folder)
-
-    class Torchvision(type(processor.image_processor)):  # type: ignore[misc]
-        def __call__(self, *given: Any, **options: Any) -> Any:
-            pytest.fail("not by Pillow")
-
-    processor.image_processor = Torchvision()
-    monkeypatch.setattr(models_of.AutoProcessor, "from_pretrained", lambda *_, **__: processor)
-    assert (scorer_of(folder)(images, TEXTS[:1] * len(images)) == wanted).all()
-
-
-def test_the_package_that_a_processor_needs_is_named(
-    chat: Saved, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for file in chat("llava").iterdir():
-        (tmp_path / file.name).write_bytes(file.read_bytes())
-    edit(tmp_path / "processor_config.json", processor_class="PixtralProcessor")
-    find = importlib.util.find_spec
-    if find("torchvision"):  # then it is as where it is not
-        error = ImportError("\nPixtralProcessor requires the Torchvision library but it was not found. Check out")
-        monkeypatch.setattr(models_of.AutoProcessor, "from_pretrained", lambda *_, **__: (_ for _ in ()).throw(error))
-    monkeypatch.setattr(importlib.util, "find_spec", lambda *a: None if a[0] == "torchvision" else find(*a))
-    with pytest.raises(ValueError, match=r"needs torchvision; .*\[vlm\]") as caught:
-        load(str(tmp_path), device="cpu")
-    one_line(str(caught.value))
-
-
 # p(yes) + p(no) -----------------------------------------------------------------------------------------------------
 
 
@@ -278,36 +229,3 @@ def test_the_probability_of_an_answer_is_in_results(
     assert json.loads(config_file.read_text())["identity"]["prompt"] == "chat template"
     (again,) = probe(config, log=lambda _: None)
     assert again.yes_or_no == result.yes_or_no  # of answers that were read
-
-
-def test_results_without_the_probability_are_read(chat: Saved, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As earlier versions wrote them: such a run is another run, of the question put otherwise."""
-    monkeypatch.chdir(tmp_path)
-    config = Probe(corpus="predicate_noun", count=6, model=[str(chat("idefics3"))], baselines=False, out="out")
-    (result,) = probe(config, log=lambda _: None)
-    (tmp_path / "out" / result.name).rename(tmp_path / "out/old")
-    for path in (tmp_path / "out/old").glob("*.json*"):
-        lines = [json.loads(line) for line in ([path.read_text()] if path.suffix == ".json" else path.open())]
-        for line in lines:
-            line.pop("yes_or_no", None)
-            line.get("identity", {}).pop("prompt", None)
-            line.get("about", {}).pop("prompt", None)
-        path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    assert len(read_answers(tmp_path / "out/old" / ANSWERS)) == 6
-    (found,), skipped = load_results(tmp_path / "out")
-    assert (found.lines, found.yes_or_no, skipped) == (result.lines, None, [])
-    probe(config, log=lambda _: None)
-    assert {one.name for one in load_results(tmp_path / "out")[0]} == {"old", result.name}
-
-
-def test_bos_of_the_tiny_models_is_as_in_published_files() -> None:
-    """Template and tokenizer both add it, or one of them: else the tests above would check nothing."""
-    twice = set()
-    for kind in WITH_BOS:
-        _, processor = BUILT[kind]()
-        template = processor.chat_template or ""
-        adds = processor.tokenizer("a")["input_ids"][0] == processor.tokenizer.bos_token_id
-        assert adds or "bos_token" in template or processor.tokenizer.bos_token in template or kind == "paligemma"
-        if adds and "bos_token" in template:
-            twice.add(kind)
-    assert twice == {"gemma3", "mllama", "mistral3", "aya_vision"}

@@ -164,24 +164,10 @@ def test_a_picture_is_encoded_once_and_equal_pairs_tie(kind: str, folders: dict[
     scores = scorer(images * 2, texts * 2)
     assert sum(counted) == 4
     assert (scores[: len(texts)] == scores[len(texts) :]).all()
-    if kind == "bridgetower":  # whose later layers are kept, too
-        model: Any = scorer.model
-        assert all("forward" not in vars(b) for b in model.bridgetower.vision_model.visual.transformer.resblocks)
 
 
 def _rows(out: Any) -> int:
     return len(out if isinstance(out, torch.Tensor) else out.last_hidden_state)
-
-
-def test_bridgetowers_layers_run_once_for_each_picture(folders: dict[str, Path]) -> None:
-    scorer = load(str(folders["bridgetower"]), device="cpu")
-    assert isinstance(scorer, ModelScorer)
-    counted: list[int] = []
-    blocks: Any = scorer.model.get_submodule("bridgetower.vision_model.visual.transformer.resblocks")
-    for block in blocks:
-        block.mlp.c_fc.register_forward_hook(lambda _, given, out: counted.append(out.shape[1]))
-    scorer(*crossed())
-    assert sum(counted) == 4 * 3
 
 
 def test_vilt_scores_alike_each_time_and_leaves_the_random_numbers_alone(folders: dict[str, Path]) -> None:
@@ -209,19 +195,6 @@ def test_names_and_thresholds(folders: dict[str, Path]) -> None:
         assert scorer.name == str(folder)  # type: ignore[attr-defined]
         assert scorer.threshold == (0.0 if kind in zero else None)  # type: ignore[attr-defined]
     assert load(str(folders["blip"]), device="cpu", head="itc").threshold is None  # type: ignore[attr-defined]
-
-
-def test_as_many_images_as_texts_are_needed(folders: dict[str, Path]) -> None:
-    with pytest.raises(ValueError, match="1 images for 2 texts"):
-        load(str(folders["clip"]), device="cpu")(pictures()[:1], TEXTS[:2])
-    assert load(str(folders["clip"]), device="cpu")([], []).shape == (0,)
-
-
-def test_double_precision_agrees_with_single(folders: dict[str, Path]) -> None:
-    images, texts = crossed()
-    for kind in ("clip", "blip"):
-        single, double = (load(str(folders[kind]), device="cpu", precision=p) for p in ("float32", "float64"))
-        np.testing.assert_allclose(single(images, texts), double(images, texts), atol=1e-5, rtol=1e-5)
 
 
 # Generative models --------------------------------------------------------------------------------------------------
@@ -291,16 +264,6 @@ def test_weights_without_a_place_are_refused_and_other_heads_left_out(folders: d
     assert (kept(images, texts) == load(str(folders["clip"]), device="cpu")(images, texts)).all()
 
 
-def test_flavas_other_heads_may_be_absent(folders: dict[str, Path], tmp_path: Path) -> None:
-    def fewer(weights: dict[str, torch.Tensor]) -> None:
-        for key in [key for key in weights if key.startswith(("mim_head", "mmm_"))]:
-            del weights[key]
-
-    images, texts = crossed()
-    scorer = load(changed(folders["flava"], tmp_path / "model", fewer), device="cpu")
-    assert (scorer(images, texts) == load(str(folders["flava"]), device="cpu")(images, texts)).all()
-
-
 class Hostile:
     def __reduce__(self) -> tuple[Any, ...]:
         return (Path.touch, (Path(HOSTILE),))
@@ -319,28 +282,17 @@ def test_a_pickle_that_would_run_code_is_refused(
     assert not (tmp_path / HOSTILE).exists()
 
 
-def test_wrong_names_and_settings_are_told_in_one_line(
-    folders: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_load_names_the_model_that_it_cannot_load(folders: dict[str, Path], tmp_path: Path) -> None:
     clip = str(folders["clip"])
-    refused("there is no such folder; must be .* a hub id or MODULE:FUNCTION", str(tmp_path / "absent"))
-    refused("is a file; must be a folder", str(folders["clip"] / "config.json"))
-    refused("model=uniter: give its checkpoint, too: uniter:FILE", "uniter")
-    refused("device_map=auto: .*generative models", clip, device_map="auto")
-    refused(r"head=itm: model=.* \(clip\) has itc only", clip, head="itm")
-    refused("device=abacus: cannot be used here", clip, device="abacus")
-    monkeypatch.setattr(torch, "empty", _no_gpu)
-    refused("device=gpu: cannot be used here", clip, device="gpu")
-    monkeypatch.undo()
-    refused("head=itm: .* is asked yes or no", str(folders["llava"]), head="itm")
+    refused("no such folder", str(tmp_path / "absent"))
+    refused("uniter:FILE", "uniter")
+    refused("device_map=auto", clip, device_map="auto")
+    refused("head=itm", clip, head="itm")
+    refused("device=abacus", clip, device="abacus")
     (tmp_path / "empty").mkdir()
-    refused("empty: has no config.json; give a folder that `transformers` saved", str(tmp_path / "empty"))
+    refused("no config.json", str(tmp_path / "empty"))
     (tmp_path / "empty/config.json").write_text(json.dumps({"model_type": "bert"}))
-    refused("model_type=bert; must be one of clip", str(tmp_path / "empty"))
-    (tmp_path / "empty/config.json").write_text(json.dumps({"model_type": "clip"}))
-    refused("cannot be loaded", str(tmp_path / "empty"))
-    (tmp_path / "empty/config.json").write_text("{")
-    refused("cannot be read", str(tmp_path / "empty"))
+    refused("model_type=bert", str(tmp_path / "empty"))
 
 
 @pytest.mark.parametrize("kind", ["clip", "llava"])
@@ -360,29 +312,6 @@ def test_remote_code_is_never_run(kind: str, folders: dict[str, Path], tmp_path:
         edit(folder / name, **changes)
     refused("model_type=new .*not run here", str(folder))
     assert not (tmp_path / HOSTILE).exists()
-
-
-def test_a_hub_id_that_cannot_be_fetched_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("huggingface_hub.snapshot_download", _no_network)
-    refused("nor could it be fetched from the hub .no network", "someone/some-model")
-
-
-def _no_gpu(*_: object, **__: object) -> torch.Tensor:
-    raise AssertionError("no GPU")
-
-
-def test_a_processor_that_needs_another_package_says_so_without_advice(
-    folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fails(*_: object, **__: object) -> Any:
-        raise ImportError("\nX requires the Abacus library but it was not found. Check out\nits page: https://x.y")
-
-    monkeypatch.setattr(models_of.AutoProcessor, "from_pretrained", fails)
-    refused(r"requires the Abacus library but it was not found\)$", str(folders["llava"]))
-
-
-def _no_network(*_: object, **__: object) -> str:
-    raise OSError("no network\nand advice")
 
 
 def test_a_tokenizer_of_another_model_is_refused(folders: dict[str, Path], tmp_path: Path) -> None:
@@ -412,11 +341,8 @@ def imaginary(images, texts):
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    for name in ("my_probe_rule", "my_broken_rule", "my_script"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.delitem(sys.modules, "my_probe_rule", raising=False)
     (tmp_path / "my_probe_rule.py").write_text(MODULE)
-    (tmp_path / "my_broken_rule.py").write_text("raise RuntimeError('not\\ntoday')")
-    (tmp_path / "my_script.py").write_text("import sys\nsys.exit('usage: my_script FILE')")
     return tmp_path
 
 
@@ -426,15 +352,9 @@ def test_a_users_function_is_a_scorer(here: Path) -> None:
     assert scorer(images, ["a red one", "a blue one"]).tolist() == [200.0, 0.0]
     assert (scorer.name, scorer.threshold) == ("my_probe_rule:red", 3.0)  # type: ignore[attr-defined]
     refused("has no .*function number", "my_probe_rule:number")
-    refused("has no .*function absent", "my_probe_rule:absent")
     refused("there is no module nowhere_at_all", "nowhere_at_all:score")
-    refused("my_broken_rule cannot be imported .RuntimeError: not", "my_broken_rule:score")
-    refused("my_script cannot be imported .SystemExit: usage: my_script FILE", "my_script:score")
-
-
-def test_a_users_function_may_return_a_tensor_but_only_real_numbers(here: Path) -> None:
     assert load("my_probe_rule:learned")(pictures()[:2], TEXTS[:2]).tolist() == [2.0, 2.0]
-    with pytest.raises(ValueError, match="returned list of complex128: needs numbers"):
+    with pytest.raises(ValueError, match="needs numbers"):
         load("my_probe_rule:imaginary")(pictures()[:1], TEXTS[:1])
 
 

@@ -17,8 +17,7 @@ from transformers import BertTokenizer
 from analysis.probe.config import TRAVLR_MODELS
 from analysis.probe.corpora.items import open_picture
 from analysis.probe.scorers.base import ModelScorer
-from analysis.probe.scorers.loading import load, regions_of
-from analysis.probe.scorers.travlr_models import finder
+from analysis.probe.scorers.loading import load
 from tests.helpers import one_line
 from tests.test_models import fixture_shape, part
 from train import models
@@ -28,7 +27,6 @@ from train.data.pixels import normalise_pixels, scale_picture
 from train.data.text import SPECIAL
 from train.models import make_model
 from train.models.loading import load_published
-from train.regions.recogniser import recognise
 
 TEXTS = ["a red circle", "a blue star is above a circle", "a star", "a blue circle"]
 WORDS = ["a", "red", "blue", "circle", "star", "is", "above", "##s"]
@@ -172,25 +170,6 @@ def test_regions_of_a_grid_need_nothing_else(kind: str, tmp_path: Path) -> None:
     assert same == pytest.approx(scores[0], abs=1e-6) and abs(other - same) > 1e-5
 
 
-def test_what_regions_are_is_part_of_what_a_probe_is_known_by() -> None:
-    """Only VisualBERT, which takes no boxes, sees of a grid what it did not before there was `regions.context`."""
-    alone, whole = (RegionSettings(source="grid", context=context) for context in ("none", "receptive_field"))
-    for name in ("uniter:a.pt", "lxmert:a.pt", "albef:a.pth", "openai/clip"):
-        assert regions_of(RegionSettings(source="grid"), name) is regions_of(alone, name) is None
-    told = regions_of(RegionSettings(source="grid"), "visualbert:a.th")
-    assert told is not None and told == regions_of(whole, "visualbert:a.th") == regions_of(whole, "uniter:a.pt")
-    assert told["context"] == "receptive_field" and regions_of(alone, "visualbert:a.th") is None
-
-
-def test_a_grid_has_the_features_of_its_cells() -> None:
-    pixels = np.full((192, 192, 3), 255, np.uint8)
-    pixels[36:60, 68:92] = (220, 30, 38)  # a red square in the second row, third column
-    features, boxes = finder(RegionSettings(source="grid"))[0](Image.fromarray(pixels))
-    names = recognise(features)
-    assert [(place, names[place][:2]) for place in range(36) if names[place][0]] == [(8, ("red", "square"))]
-    np.testing.assert_allclose(boxes[8], [2 / 6, 1 / 6, 3 / 6, 2 / 6], atol=1e-6)
-
-
 def refused(match: str, name: str, **settings: Any) -> None:
     with pytest.raises(ValueError, match=match) as caught:
         load(name, **{"device": "cpu", "size": "fixture", **settings})
@@ -210,20 +189,6 @@ def test_a_checkpoint_without_its_matching_head_is_refused(checkpoints: dict[str
         f"uniter:{checkpoints['uniter']}",
         regions=regions,
     )
-
-
-def test_wrong_names_and_settings_are_told_in_one_line(checkpoints: dict[str, str], tmp_path: Path) -> None:
-    uniter, albef = (f"{kind}:{checkpoints[kind]}" for kind in ("uniter", "albef"))
-    refused("^model=uniter:.*absent: no such file or folder", f"uniter:{tmp_path / 'absent'}")
-    refused("model=uniter:: .*give uniter:FILE", "uniter:")
-    refused("head=itc: model=uniter:.* has itm only", uniter, head="itc")
-    refused("sees pixels, not regions", albef, regions=RegionSettings(source="grid"))
-    refused("regions.source=scene: .*grid, file", uniter, regions=RegionSettings())
-    refused("checkpoint of another architecture", uniter)  # a grid's features are wider than this checkpoint takes
-    refused("size=huge: must be one of", uniter, size="huge")
-    absent = RegionSettings(source="file", file=str(tmp_path / "absent"))
-    refused("regions.file=.*absent: must be a folder of .npz files", uniter, regions=absent)
-    refused("regions: model=.* takes no regions", str(tmp_path), regions=RegionSettings(source="grid"))
 
 
 def test_pictures_that_a_feature_file_lacks_are_named(
