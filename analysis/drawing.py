@@ -15,9 +15,9 @@ from analysis.averages import RunSummary, run_summaries
 from analysis.document import FORMATS, FigureFile, FigureSpec
 from analysis.errors import run_errors
 from analysis.runs import Runs, left_out
-from train.results.columns import main_test_setting
+from train.results.columns import in_order, main_test_setting
 from travlr.cli import Log
-from travlr.tasks import TASKS
+from travlr.tasks import TASKS, is_known, short_name
 from travlr.workers import Progress
 from travlr.workers import run as run_in_workers
 
@@ -51,18 +51,20 @@ def work_items(runs: Runs) -> list[WorkItem]:
 
     summaries = run_summaries(runs)
     for run in summaries:
-        if run.info["task"] not in TASKS:
-            runs.skipped.append(f"{run.info['name']}: unknown task {run.info['task']!r}")
-    representative = representative_runs([run for run in summaries if run.info["task"] in TASKS])
+        if not is_known(run.info["task"]):
+            runs.skipped.append(
+                f"{run.info['name']}: no figures of the task {run.info['task']}; name yours with --task"
+            )
+    representative = representative_runs([run for run in summaries if is_known(run.info["task"])])
     items = []
-    for task in TASKS:
+    for task in in_order((run.info["task"] for run in summaries if is_known(run.info["task"])), TASKS):
         of_task = [run for run in summaries if run.info["task"] == task]
         for kind in (name for name, kind in FIGURES.items() if kind.of in ("results", "curves") and of_task):
-            items.append(WorkItem([FigureSpec(kind, f"{kind}-{task}", {"task": task})]))
+            items.append(WorkItem([FigureSpec(kind, f"{kind}-{short_name(task)}", {"task": task})]))
         readable = [run for run in of_task if run.info["dataset"] in runs.datasets]
         for digest in sorted({run.info["dataset"] for run in readable}):
             where = {"dataset": digest, "task": task}
-            items.append(WorkItem([FigureSpec("dataset", f"dataset-{task}-{digest[:8]}", where)]))
+            items.append(WorkItem([FigureSpec("dataset", f"dataset-{short_name(task)}-{digest[:8]}", where)]))
         items += [WorkItem(list(_figures_of(run, representative)), run.info["name"]) for run in readable]
     return items
 
@@ -87,7 +89,7 @@ def _figures_of(run: RunSummary, representative: Sequence[RunSummary]) -> Iterat
 
     name, tests = run.info["name"], {test for test, _ in run.rows}
     for kind, figure in FIGURES.items():
-        if figure.of != "predictions" or run.info["task"] not in figure.tasks or not tests >= set(figure.tests):
+        if figure.of != "predictions" or not figure.suits(run.info["task"]) or not tests >= set(figure.tests):
             continue
         if run in (_bimodal_runs(representative) if kind in BIMODAL_FIGURES else representative):
             test = {} if figure.tests else {"test_setting": main_test_setting(run.info["setting"] or "")}

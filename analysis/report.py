@@ -42,6 +42,7 @@ from train.results.store import REPORT
 from travlr import cli
 from travlr.cli import Log, whole_number
 from travlr.dataset import open_dataset
+from travlr.tasks import add_task_option
 
 PAGE, EVALUATIONS = "report.html", "evaluations.html"
 # The column of a table's data with our numbers, if it is not macro_f1.
@@ -175,6 +176,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--workers", metavar="N", type=whole_number, default=0, help="processes (default: one per core)"
     )
+    add_task_option(parser)
     options = parser.parse_args(arguments)
     out = options.out or options.runs / "report"
     print_summary(report(options.runs, out, options), out)

@@ -22,7 +22,7 @@ from train.results.store import canonical, collect_results, read_config, read_cu
 from travlr.columns import parse_query_form
 from travlr.config import Style, check_choice
 from travlr.dataset import Dataset, open_dataset
-from travlr.tasks import TASKS
+from travlr.tasks import is_known, task_class
 from travlr.tasks.quantifiers import FAMILIES
 
 DTYPES: dict[type, str] = {str: "str", int: "Int64", float: "float64", bool: "boolean"}
@@ -269,10 +269,10 @@ def _query_columns(forms: pa.StringArray) -> dict[str, pd.Categorical]:
     columns: dict[str, list[str | None]] = {"claim": [], "first": [], "second": [], "third": []}
     for text in encoded.dictionary.to_pylist():
         query = parse_query_form(text)
-        positions = TASKS[query.task].object_arguments if query.task in TASKS else range(1, len(query.args))
+        positions = task_class(query.task).language().nouns if is_known(query.task) else range(1, len(query.args))
         objects = [str(query.args[place]) for place in positions]
         claim = [str(arg) for place, arg in enumerate(query.args) if place not in positions]
-        for name, value in zip(columns, (" ".join(claim), *objects, None, None), strict=False):
+        for name, value in zip(columns, (" ".join(claim), *objects, None, None, None), strict=False):
             columns[name].append(value)
     codes = encoded.indices.to_numpy()
     return {name: pd.Categorical(values).take(codes) for name, values in columns.items()}

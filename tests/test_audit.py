@@ -299,7 +299,8 @@ def test_lower_bound_is_passed_by_chance_once_in_a_thousand() -> None:
 
 
 def recount(query: Query, scene: Scene) -> tuple[bool, tuple[str, ...]] | None:
-    return TASKS[query.task].recount(query.args, cells_of(scene))
+    task = TASKS[query.task]
+    return task.recount(cells_of(scene), **task.by_name(query.args))
 
 
 SCENE = parse_caption(

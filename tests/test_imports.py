@@ -57,7 +57,7 @@ def test_modules_import_in_no_circle() -> None:
 
 def test_datasets_and_reports_need_no_deep_learning() -> None:
     program = (
-        "import sys, travlr.generate, travlr.audit.examine, travlr.browse, travlr.convert, analysis.report; "
+        "import sys, travlr.generate, travlr.audit.checks, travlr.browse, travlr.convert, analysis.report; "
         f"print(sorted(set(sys.modules) & {DEEP}))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT)

@@ -1,12 +1,14 @@
-"""A fifth task, read from docs/adding-a-task.md: registered in one line, it goes from generation to a report."""
+"""New tasks: the one of docs/adding-a-task.md and others like it go from generation to a report, unregistered."""
 
 from __future__ import annotations
 
 import re
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -22,8 +24,8 @@ from analysis.runs import _pairs, examples_of
 from tests.grid import make_run
 from tests.helpers import page_data, task_of_the_page
 from tests.together import Together, TogetherTask
-from tests.words import MajorityTask, ModeTask
-from train.config import SETTINGS, Run, Training
+from tests.words import COLOURS, Mode
+from train.config import Run, Training
 from train.data.auxiliary import auxiliary_targets
 from train.data.text import UnknownWord, WordTokenizer, grammar_tokenizer
 from train.run import run
@@ -33,34 +35,51 @@ from travlr.baselines import score_baselines
 from travlr.browse import page
 from travlr.convert import convert_dataset
 from travlr.exports import FORMATS
+from travlr.generate import iterate
 from travlr.questions import make_question
-from travlr.tasks import TASKS, parse_query, query_text
-from travlr.tasks.base import Task
+from travlr.sampler import make_sampler
+from travlr.scene import SPLITS, Object, Scene
+from travlr.tasks import TASKS, parse_query, query_text, task_class, use_task
+from travlr.tasks.base import Arguments
 from travlr.tasks.cardinality import CardinalityTask
+from travlr.tasks.simple import SimpleTask
+from travlr.tasks.vectorised import Task
 
 COUNT = Count(train=96, validation=64, test_ind=64, test_ood=64)
 
 
 @pytest.fixture(scope="module")
-def parity(tmp_path_factory: pytest.TempPathFactory) -> Iterator[type[Task]]:
-    """The task, registered for the tests of this module."""
-    task = task_of_the_page(tmp_path_factory.mktemp("task"))
-    TASKS[task.name] = task
-    yield task
-    del TASKS[task.name]
-    del sys.modules["parity"]
+def parity(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The name of the task of the page, whose folder is among those of modules."""
+    folder = tmp_path_factory.mktemp("task")
+    name = task_of_the_page(folder)
+    sys.path.insert(0, str(folder))
+    yield name
+    sys.path.remove(str(folder))
 
 
 @pytest.fixture(scope="module")
-def data(parity: type[Task], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("data") / "parity"
-    config: Any = parity.Config(count=COUNT, image=Image(cell=16))
-    generate_dataset(config, GenerateArguments(out=str(folder), workers=1), log=lambda _: None)
+def data(parity: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return written(parity, tmp_path_factory.mktemp("data") / "parity")
+
+
+def config_of(name: str, **settings: Any) -> Any:
+    task: Any = use_task(name)
+    return task.Config(task=name, **{"count": COUNT, "image": Image(cell=16)} | settings)
+
+
+def written(name: str, folder: Path) -> Path:
+    """A small dataset of a task."""
+    generate_dataset(config_of(name), GenerateArguments(out=str(folder), workers=1), log=lambda _: None)
     return folder
 
 
-def test_the_dataset_passes_its_audit_and_a_corrupted_copy_fails(data: Path, tmp_path: Path) -> None:
-    assert [check for check in audit(data, workers=1) if check.status == "FAIL"] == []
+def failed(folder: Path) -> set[str]:
+    return {check.name for check in audit(folder, workers=1) if check.status == "FAIL"}
+
+
+def test_audit_passes_the_dataset_and_fails_a_corrupted_copy(data: Path, tmp_path: Path) -> None:
+    assert failed(data) == set()
     copy = shutil.copytree(data, tmp_path / "copy")
     path = next(copy.glob("train-*.parquet"))
     table = pq.read_table(path)
@@ -68,35 +87,29 @@ def test_the_dataset_passes_its_audit_and_a_corrupted_copy_fails(data: Path, tmp
     answers[0] = not answers[0]
     table = table.set_column(table.column_names.index("answer"), "answer", pa.array(answers))
     pq.write_table(table, path)
-    failed = {check.name for check in audit(copy, workers=1) if check.status == "FAIL"}
-    assert {"files", "answer"} <= failed
+    assert {"files", "answer"} <= failed(copy)
 
 
-def test_the_card_claims_nothing_that_is_known_of_other_tasks_alone(data: Path) -> None:
+def test_card_claims_nothing_of_other_tasks(data: Path) -> None:
     card = (data / "README.md").read_text()
     for claim in ("preset=", "The tasks and their held-out pairs follow", "show all others"):
         assert claim not in card
     assert "`python -m travlr.baselines` measures" in card
 
 
-def test_a_preset_of_other_tasks_is_refused(parity: type[Task]) -> None:
-    with pytest.raises(ValueError, match="preset=strict"):
-        parity.Config(preset="strict")
-
-
-def test_queries_are_read_back_and_truth_and_recount_agree(data: Path) -> None:
+def test_examples_are_of_the_held_out_queries_and_numbers(parity: str, data: Path) -> None:
     examples = open_dataset(data)["test_ood"]
     for number in range(len(examples)):
         example = examples[number]
         query = parse_query(example.query)
-        assert query.task == "parity" and query_text(query) == example.query
+        assert query.task == parity and query_text(query) == example.query
         shape, count = query.args[1], sum(o.shape == query.args[1] for o in example.scene)
         assert example.answer == ((count % 2 == 0) == (query.args[0] == "even"))
         assert list(example.pair) == [shape, str(count)]
         assert shape in ("star", "octagon") and count in (2, 5)
 
 
-def test_the_page_and_every_format(data: Path, tmp_path: Path) -> None:
+def test_page_and_every_format_show_the_task(data: Path, tmp_path: Path) -> None:
     assert "whether a number is even or odd" in page(data)
     queries = open_dataset(data)["train"].columns("query")["query"].to_pylist()
     for layout in FORMATS:
@@ -105,32 +118,234 @@ def test_the_page_and_every_format(data: Path, tmp_path: Path) -> None:
     assert open_dataset(tmp_path / "back")["train"].columns("query")["query"].to_pylist() == queries
 
 
-def run_of(data: Path, setting: str, runs: Path) -> Run:
-    """A run of two steps on the dataset of a task, whose name its folder has."""
+def run_of(name: str, data: Path, setting: str, runs: Path) -> Run:
+    """A run of two steps on the dataset of a task."""
     training = Training(steps=2, check_every=2, validation=16)
     return Run(
-        model="uniter", setting=setting, task=data.name, data=str(data), size="tiny", runs=str(runs), device="cpu",
+        model="uniter", setting=setting, task=name, data=str(data), size="tiny", runs=str(runs), device="cpu",
         precision="float32", training=training,
     )  # fmt: skip
 
 
-def test_training_in_every_setting_and_report(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With one kind of figures; all kinds of a fifth task have a test below."""
-    for setting in SETTINGS:
-        results = run(run_of(data, setting, tmp_path / "runs"), log=lambda *_: None)
+def test_run_and_report_take_the_task(parity: str, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for setting in ("image", "mixed"):
+        results = run(run_of(parity, data, setting, tmp_path / "runs"), log=lambda *_: None)
         assert {result["test_setting"] for result in results} == {"image", "caption", "image+caption"}
     monkeypatch.setattr(figures, "FIGURES", {"cells": figures.FIGURES["cells"]})
+    assert report([str(tmp_path / "runs"), "--workers", "1", "--task", parity]) == 0
+    assert parity in (tmp_path / "runs" / "report" / "report.html").read_text(encoding="utf-8")
+
+
+# Whose code is imported ----------------------------------------------------------------------------------------------
+
+
+def test_task_class_imports_nothing_for_a_name_from_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "hostile.py").write_text("raise SystemExit('executed')")
+    with pytest.raises(ValueError, match=r"^task=hostile:Task: .*--task hostile:Task"):
+        task_class("hostile:Task")
+    assert "hostile" not in sys.modules
+
+
+@pytest.mark.parametrize("name", ["os:system", "pathlib:Path", "tests.words:COLOURS", "tests.words:Nothing"])
+def test_task_class_refuses_what_is_no_task(name: str) -> None:
+    with pytest.raises(ValueError, match=f"^task={name}: is no task"):
+        task_class(name)
+
+
+# Other kinds of task -------------------------------------------------------------------------------------------------
+
+
+class OddOneOut(SimpleTask):
+    """Whether one object alone has another colour. The scene does not depend on the answer, and there is no noun."""
+
+    query = "The object with a colour of its own is in the {half} half."
+    arguments = {"half": ["left", "right"]}
+
+    @staticmethod
+    def odd(scene: Scene) -> Object:
+        colours = Counter(one.colour for one in scene)
+        return next(one for one in scene if colours[one.colour] == 1)
+
+    @classmethod
+    def truth(cls, scene: Scene, half: str) -> bool:
+        return (cls.odd(scene).column < 3) == (half == "left")
+
+    @classmethod
+    def pair(cls, scene: Scene, half: str) -> tuple[str, ...]:
+        return cls.odd(scene).colour, next(one.colour for one in scene if one != cls.odd(scene))
+
+    def scene(self, random: Random, arguments: Arguments, answer: bool) -> Scene:
+        odd, usual = random.sample(self.world.colours, 2)
+        names = [random.choice(self.names(odd)), *random.choices(self.names(usual), k=random.randint(3, 8))]
+        return self.place(random, names)
+
+
+class Adjacency(SimpleTask):
+    """Whether two shapes are neighbours. Which groups there are, and which cells are free, depends on the query."""
+
+    query = "{first:a} is next to {second:a}."
+    arguments = {"first": "objects", "second": "objects"}
+    decided_by = "place"
+
+    @staticmethod
+    def places(scene: Scene, first: str, second: str) -> list[Object]:
+        return [next(one for one in scene if one.matches(name)) for name in (first, second)]
+
+    @classmethod
+    def truth(cls, scene: Scene, first: str, second: str) -> bool:
+        a, b = cls.places(scene, first, second)
+        return abs(a.row - b.row) + abs(a.column - b.column) == 1
+
+    @classmethod
+    def pair(cls, scene: Scene, first: str, second: str) -> tuple[str, ...]:
+        return (str(cls.places(scene, first, second)[0].row + 1),)
+
+    def scene(self, random: Random, arguments: Arguments, answer: bool) -> Scene:
+        row, column = random.randrange(self.world.rows), random.randrange(self.world.columns)
+        cells = [(r, c) for r in range(self.world.rows) for c in range(self.world.columns)]
+        near = [cell for cell in cells if abs(cell[0] - row) + abs(cell[1] - column) == 1]
+        second = random.choice(near if answer else [cell for cell in cells if cell not in (*near, (row, column))])
+        others = random.sample([cell for cell in cells if cell not in (second, (row, column))], 5)
+        names = [*arguments.values(), *random.sample(self.names(but=arguments.values()), 5)]
+        return self.place(random, names, [(row, column), second, *others])
+
+
+def own(task: type) -> str:
+    return f"{task.__module__}:{task.__name__}"
+
+
+SIMPLE = [own(OddOneOut), own(Adjacency), *(f"tests.words:{name}" for name in ("Mode", "Majority", "NoPair"))]
+
+
+@pytest.mark.parametrize("name", SIMPLE)
+def test_simple_tasks_are_balanced_and_hold_splits_apart(name: str) -> None:
+    sampler = make_sampler(config_of(name))
+    seen: dict[tuple[bytes, int], str] = {}
+    pairs: dict[str, set[tuple[str, ...]]] = {}
+    for split in SPLITS:
+        batch = sampler.examples(split, 0, 600)
+        assert (batch.query[::2] == batch.query[1::2]).all() and (batch.answer[::2] != batch.answer[1::2]).all()
+        totals, true = (
+            np.bincount(part, minlength=len(batch.pairs)) for part in (batch.pair, batch.pair[batch.answer])
+        )
+        shown = np.flatnonzero(totals)
+        assert totals[shown].max() - totals[shown].min() <= 2 and abs(2 * true - totals).max() <= 1
+        pairs[split] = {batch.pairs[number] for number in shown}
+        for grid, query in zip(batch.grid, batch.query, strict=True):
+            assert (grid.tobytes(), int(query)) not in seen
+            seen[grid.tobytes(), int(query)] = split
+    held_out = {tuple(pair) for pair in sampler.held_out()["pairs"]}
+    assert not held_out & (pairs["train"] | pairs["validation"] | pairs["test_ind"])
+    assert not held_out or pairs["test_ood"] == held_out
+    queries = [{query for (_, query), where in seen.items() if (where == "test_ood") == out} for out in (False, True)]
+    assert not sampler.held_out()["queries"] or not queries[0] & queries[1]
+
+
+@pytest.mark.parametrize("name", SIMPLE)
+def test_simple_tasks_give_any_part_alike(name: str) -> None:
+    whole = make_sampler(config_of(name)).examples("test_ind", 0, 100)
+    for start, stop in ((0, 1), (1, 2), (7, 41), (99, 100)):
+        part = make_sampler(config_of(name)).examples("test_ind", start, stop)
+        for values, all_values in zip(vars(part).values(), vars(whole).values(), strict=True):
+            if isinstance(values, np.ndarray):
+                assert (values == all_values[start:stop]).all()
+
+
+def test_simple_tasks_of_two_seeds_share_no_scene() -> None:
+    name = "tests.words:Mode"
+    grids = [make_sampler(config_of(name, seed=seed)).examples("train", 0, 300).grid for seed in (0, 1)]
+    assert not {grid.tobytes() for grid in grids[0]} & {grid.tobytes() for grid in grids[1]}
+
+
+@pytest.mark.parametrize("name", SIMPLE)
+def test_audit_passes_other_simple_tasks(name: str, tmp_path: Path) -> None:
+    task, checks = use_task(name), {check.name: check for check in audit(written(name, tmp_path / "data"), workers=1)}
+    assert [check for check in checks.values() if check.status == "FAIL"] == []
+    assert ("it has no recount of its own" in checks["answer"].detail) == (task.recount is SimpleTask.recount)
+
+
+def test_forms_without_their_methods_are_refused() -> None:
+    (example,) = iterate(config_of("tests.words:Mode"), "train", 0, 1)
+    for form, lacks in (("choice", "no alternatives"), ("open", "no open question")):
+        with pytest.raises(ValueError, match=f"^form={form}: the task tests.words:Mode has {lacks}"):
+            make_question(example, form)
+
+
+@pytest.mark.parametrize(
+    ("name", "maps"), [(own(OddOneOut), 1), ("tests.words:Majority", 1), ("tests.words:NoPair", 0)]
+)
+def test_tasks_without_nouns_numbers_or_pairs_make_baselines_runs_and_reports(
+    name: str, maps: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, one_thread: None
+) -> None:
+    folder = written(name, tmp_path / "data")
+    score_baselines(folder)
+    assert len(page_data(page(folder))["maps"]) == maps  # pairs of two values alone have a heat map
+    run(run_of(name, folder, "mixed", tmp_path / "runs"), log=lambda *_: None)
+    monkeypatch.setattr(figures, "FIGURES", {"cells": figures.FIGURES["cells"]})
     assert report([str(tmp_path / "runs"), "--workers", "1"]) == 0
-    assert "parity" in (tmp_path / "runs" / "report" / "report.html").read_text(encoding="utf-8")
+    assert name in (tmp_path / "runs" / "report" / "report.html").read_text(encoding="utf-8")
+
+
+# Rules that a task may break -----------------------------------------------------------------------------------------
+
+
+def changed(**entries: Any) -> type[SimpleTask]:
+    return type("Changed", (Mode,), entries)
+
+
+def scene_of(*objects: Object) -> Any:
+    return lambda self, random, arguments, answer: tuple(objects)
+
+
+RED = Object("red", "circle", "medium", 0, 0)
+BROKEN_SIMPLE: dict[str, tuple[dict[str, Any], str]] = {
+    "never true": ({"truth": staticmethod(lambda scene, colour: False)}, "`truth` is not the answer asked for, True"),
+    "does not apply": ({"truth": staticmethod(lambda scene, colour: int("x"))}, "`truth` is not the answer"),
+    "no objects": ({"scene": scene_of()}, "`scene` gave no objects"),
+    "another world": ({"scene": scene_of(Object("pink", "circle", "medium", 0, 0))}, "`scene` gave a medium pink"),
+    "outside": ({"scene": scene_of(Object("red", "circle", "medium", 6, 0))}, "outside of the grid"),
+    "one cell": ({"scene": scene_of(RED, RED)}, "`scene` gave two objects in row 0"),
+    "pair is a text": ({"pair": staticmethod(lambda scene, colour: "red")}, "`pair` gave the text 'red'"),
+    "pair follows from the answer": (
+        {"pair": staticmethod(lambda scene, colour: (str(Mode.truth(scene, colour)),)), "held_out": {"pairs": []}},
+        "A pair must not follow from the answer",
+    ),
+    "unknown kind of argument": ({"arguments": {"colour": "colors"}}, "`arguments`: colour is 'colors'"),
+    "field without argument": ({"query": "It is {hue}."}, "`query` has the fields"),
+    "unknown form": ({"query": "It is {colour:x}."}, "`query`: {colour:x}"),
+    "everything held out": ({"held_out": {"queries": [[c] for c in COLOURS], "pairs": []}}, "train"),
+}
+
+
+@pytest.mark.parametrize("rule", BROKEN_SIMPLE)
+def test_a_simple_task_that_breaks_a_rule_is_refused_in_one_line(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    entries, message = BROKEN_SIMPLE[rule]
+    monkeypatch.setitem(TASKS, "changed", changed(**entries))
+    with pytest.raises(ValueError, match=re.escape(message)) as error:
+        make_sampler(Mode.Config(task="changed"))
+    assert "\n" not in str(error.value) and "task=" in str(error.value)
+
+
+def test_more_examples_than_a_simple_task_has_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def scene(self: SimpleTask, random: Random, arguments: Arguments, answer: bool) -> Scene:
+        return (Object(random.choice(self.world.colours), "circle", "medium", 0, 0),)
+
+    monkeypatch.setitem(TASKS, "changed", changed(scene=scene))
+    with pytest.raises(ValueError, match=r"^task=changed: `scene` gave no new scene.*count"):
+        make_sampler(Mode.Config(task="changed")).examples("train", 0, 200)
+
+
+# Vectorised tasks ----------------------------------------------------------------------------------------------------
 
 
 def test_a_task_about_three_nouns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, one_thread: None) -> None:
-    """The third noun is counted, has targets, rules and a column, and makes a run and a report."""
+    """The third noun is counted, has targets, rules and a column, and makes a run."""
     monkeypatch.setitem(TASKS, "together", TogetherTask)
     folder = tmp_path / "together"
     config = Together(count=COUNT, image=Image(cell=16))
     generate_dataset(config, GenerateArguments(out=str(folder), workers=1), log=lambda _: None)
-    assert [check for check in audit(folder, workers=1) if check.status == "FAIL"] == []
+    assert failed(folder) == set()
     rules = {score.baseline for score in score_baselines(folder)}
     assert {f"count of {place} noun" for place in ("first", "second", "third")} < rules
     frame = examples_of(open_dataset(folder), "test_ind")
@@ -147,39 +362,9 @@ def test_a_task_about_three_nouns(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert 0 <= row["accuracy"] <= 100
 
 
-@pytest.mark.parametrize("task", [MajorityTask, ModeTask], ids=lambda task: task.name)
-def test_pairs_of_words(task: type[Task], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, one_thread: None) -> None:
-    """Pairs of two words, and of one word without auxiliary targets, go from generation to a report."""
-    monkeypatch.setitem(TASKS, task.name, task)
-    folder = tmp_path / task.name
-    config: Any = task.Config(count=COUNT, image=Image(cell=16))
-    generate_dataset(config, GenerateArguments(out=str(folder), workers=1), log=lambda _: None)
-    checks = {check.name: check for check in audit(folder, workers=1)}
-    assert [check for check in checks.values() if check.status == "FAIL"] == []
-    assert ("it has no recount of its own" in checks["answer"].detail) == (task is ModeTask)
-    example = open_dataset(folder)["test_ind"][0]
-    if task is ModeTask:
-        for form, lacks in (("choice", "no alternatives"), ("open", "no open question")):
-            with pytest.raises(ValueError, match=f"^form={form}: the task mode has {lacks}"):
-                make_question(example, form)
-    assert "count of first noun" in {score.baseline for score in score_baselines(folder)}
-    shown = page_data(page(folder))
-    assert {name for split in shown["splits"] for name, _ in split["counts"]} == set(map(" ".join, task(config).pairs))
-    assert len(shown["maps"]) == (len(task(config).pairs[0]) > 2)  # pairs of two values alone have a heat map
-    for setting in ("image", "mixed"):
-        run(run_of(folder, setting, tmp_path / "runs"), log=lambda *_: None)
-    assert report([str(tmp_path / "runs"), "--workers", "1"]) == 0
-    assert task.name in (tmp_path / "runs" / "report" / "report.html").read_text(encoding="utf-8")
-
-
 def change(**entries: Any) -> type[Task]:
     """The task about three nouns with other class attributes."""
     return type("Changed", (TogetherTask,), entries)
-
-
-def with_ragged_kinds(task: Task, kinds: type | None) -> None:
-    TogetherTask.build(task)  # type: ignore[arg-type]
-    task.group_kinds = np.array([[0, 1], [0]], dtype=kinds)
 
 
 def add_twice(task: Task, *template: Any) -> None:
@@ -188,17 +373,11 @@ def add_twice(task: Task, *template: Any) -> None:
 
 
 BROKEN: dict[str, tuple[type[Task], str]] = {
-    "pairs without axes": (change(axes={"to gether": ("a", "b")}), "`axes`"),
-    "pairs of another length": (change(axes={"": ("a", "b")}), "`axes`"),
-    "one word for all queries": (change(predicate=staticmethod(lambda args: "together")), "`predicate` is 'together'"),
-    "one word for all pairs": (change(auxiliary_words=staticmethod(lambda pair: ["more", *pair[1:]])), "`predicate`"),
-    "a fourth noun": (change(object_arguments=(0, 1, 2, 3)), "`object_arguments`"),
     "unequal lists": (
         change(add_ordered_template=lambda self, side, *_: self.add_template(side, [0, 1], [2], [0])),
         "2 true and 1 false pairs",
     ),
-    "lists of kinds of different lengths": (change(build=lambda self: with_ragged_kinds(self, None)), "`group_kinds`"),
-    "the same as objects": (change(build=lambda self: with_ragged_kinds(self, object)), "`group_kinds`"),
+    "groups of different numbers": (change(build=lambda self: self.set_groups([[0, 1], [0]], 3)), "numbers of groups"),
     "a query in two templates": (change(add_ordered_template=add_twice), "stands twice"),
 }
 
@@ -211,37 +390,37 @@ def test_a_task_that_breaks_a_rule_is_refused_in_one_line(rule: str) -> None:
     assert "\n" not in str(error.value)
 
 
-def refuses(scene: Any, args: Any) -> Any:
+def refuses(scene: Any, **arguments: Any) -> Any:
     raise ValueError("`truth` does not apply")
 
 
-@pytest.mark.parametrize("truth", [lambda scene, args: (True, TogetherTask.truth(scene, args)[1]), refuses])
+@pytest.mark.parametrize("truth", [lambda scene, **arguments: True, refuses])
 def test_truth_and_recount_must_agree(truth: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A wrong `truth` changes no dataset, as answers come from templates."""
+    """A wrong `truth` changes no dataset of a vectorised task, as answers come from templates."""
     monkeypatch.setitem(TASKS, "together", change(truth=staticmethod(truth)))
     config = Together(count=COUNT, image=Image(cell=16))
     generate_dataset(config, GenerateArguments(out=str(tmp_path / "d"), workers=1), log=lambda _: None)
-    failed = {check.name: check for check in audit(tmp_path / "d", workers=1) if check.status == "FAIL"}
-    assert "`truth`" in failed["answer"].detail
+    checks = {check.name: check for check in audit(tmp_path / "d", workers=1) if check.status == "FAIL"}
+    assert "`truth`" in checks["answer"].detail
 
 
-def test_a_word_of_an_auxiliary_target_that_the_tokenizer_does_not_know_is_refused(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_auxiliary_words_that_the_tokenizer_does_not_know_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     words = staticmethod(lambda pair: ["sandwiched", pair[1]])
     monkeypatch.setitem(TASKS, "cardinality", type("Other", (CardinalityTask,), {"auxiliary_words": words}))
     with pytest.raises(UnknownWord, match="'sandwiched'"):
         auxiliary_targets(WordTokenizer(grammar_tokenizer()), ["There are 3 circle objects."], [["circle", "3"]], [""])
 
 
+# Reports -------------------------------------------------------------------------------------------------------------
+
 OWN_MODEL = "my_package.my_module:MyModel"
 
 
 @pytest.fixture(scope="module")
-def runs(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Runs of the fifth task, of a model of ours and of one that only its user has; and of a task of the paper."""
+def runs(parity: str, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Runs of the task of the page, and of a task of the paper, by a model of ours and by a user's."""
     place = tmp_path_factory.mktemp("reported")
-    config = CardinalityTask.Config(count=COUNT, image=Image(cell=8))
+    config = CardinalityTask.Config(task="cardinality", count=COUNT, image=Image(cell=8))
     generate_dataset(config, GenerateArguments(out=str(place / "cardinality"), workers=1), log=lambda _: None)
     for folder in (place / "cardinality", data):
         for model in ("uniter", OWN_MODEL):
@@ -249,52 +428,40 @@ def runs(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place / "runs"
 
 
-def test_a_fifth_task_and_a_users_model_stand_after_ours_in_the_report(
-    runs: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_users_task_and_model_stand_after_ours_in_the_report(
+    parity: str, runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kinds = {"cells", "objects", "agreement", "calibration", "numbers", "pairs", "quantifiers"}  # of single runs
     monkeypatch.setattr(figures, "FIGURES", {name: figures.FIGURES[name] for name in figures.FIGURES if name in kinds})
     assert report([str(runs), "--workers", "1"]) == 0
     table = overview(load(runs))
-    assert list(dict.fromkeys(column[0] for column in table.columns[2:])) == ["cardinality", "parity"]
+    assert list(dict.fromkeys(column[0] for column in table.columns[2:])) == ["cardinality", parity]
     labels = [row[0].text for row in table.rows[:-2]]
     assert labels == ["UNITER", OWN_MODEL]
     assert all(cell.text for row in table.rows[:-2] for cell in row)
-    page = (runs / "report" / "report.html").read_text(encoding="utf-8")
-    data = page_data(page)
-    assert data["choices"] == {
-        "task": ["cardinality", "parity"],
-        "model": ["uniter", OWN_MODEL],
-        "setting": ["image"],
-    }
-    drawn = {
-        figure["kind"] for figure in data["figures"] if figure["task"] == "parity" and figure["model"] == OWN_MODEL
-    }
-    assert drawn == {"cells", "objects", "agreement", "calibration"}
-    assert {run["model"] for run in data["runs"] if run["task"] == "parity"} == {"uniter", OWN_MODEL}
+    data = page_data((runs / "report" / "report.html").read_text(encoding="utf-8"))
+    assert data["choices"] == {"task": ["cardinality", parity], "model": ["uniter", OWN_MODEL], "setting": ["image"]}
+    figures_of_task = {path.name.partition("-")[0] for path in (runs / "report" / "figures").glob("*arity*.svg")}
+    assert figures_of_task == {"cells", "objects", "agreement", "calibration"}
+    assert {run["model"] for run in data["runs"] if run["task"] == parity} == {"uniter", OWN_MODEL}
     assert all(len(one["examples"]) > 0 for one in data["sets"].values()) and len(data["sets"]) == 2
 
 
-def test_figures_of_several_runs_hold_a_users_model(runs: Path) -> None:
+def test_figures_of_several_runs_hold_a_users_model(parity: str, runs: Path) -> None:
     saved = load(runs)
-    transfer = draw("transfer", saved, task="parity")
+    transfer = draw("transfer", saved, task=parity)
     titles = [axes.get_title(loc="left") for axes in transfer.axes]
     assert titles[:4] == [f"{split}, {m} small" for m in ("uniter", OWN_MODEL) for split in ("test_ind", "test_ood")]
-    loss = draw("loss", saved, task="parity", setting="image")
+    loss = draw("loss", saved, task=parity, setting="image")
     assert [text.get_text() for text in loss.legends[0].get_texts()] == ["uniter", OWN_MODEL, "chance: ln 2"]
-    dataset = draw("dataset", saved, task="parity")
-    assert "whether a number is even or odd" in str(dataset.get_label())
+    assert "whether a number is even or odd" in str(draw("dataset", saved, task=parity).get_label())
 
 
 def test_pairs_of_words_have_axes_of_words() -> None:
     """A task whose pairs are no numbers, as those of connectives and truth values."""
-
-    class Logic(CardinalityTask):
-        axes = {"and": ("first", "second"), "or": ("first", "second")}
-
     table = _pairs(pa.array([["and", "true", "false"], ["or", "true", "true"], ["and", "false", "false"]]))
-    grids = _pair_grids(table, Logic)
-    assert list(grids) == ["and", "or"] and grids["and"].labels == ("first", "second")
+    grids = _pair_grids(table, Mode)
+    assert list(grids) == ["and", "or"] and grids["and"].labels == ("first value", "second value")
     assert list(grids["and"].x.values()) == ["false", "true"] and list(grids["and"].y.values()) == ["false"]
     letters = _pairs(pa.array([["horizontal", "A", "C"], ["horizontal", "B", "A"]]))
     assert letters["x"].to_list() == [1, 2] and letters["y"].to_list() == [3, 1]

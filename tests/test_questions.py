@@ -7,10 +7,8 @@ import hashlib
 import itertools
 import random
 import re
-import sys
 import tomllib
 from collections import Counter, defaultdict
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +17,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, f1_score
 
-from tests.helpers import task_of_the_page
 from travlr import Image
 from travlr.columns import parse_query_form, query_form
 from travlr.dataset import Example
@@ -28,23 +25,12 @@ from travlr.questions import FORMS, PROMPTS, WORDING_VERSION, make_question, mes
 from travlr.questions.forms import SETTINGS, Question
 from travlr.questions.objects import ObjectErrors, compare_objects
 from travlr.scene import COLOURS, SHAPES, Object, Query, Scene
-from travlr.tasks import TASKS, query_text
-from travlr.tasks.base import Task
+from travlr.tasks import TASKS, query_text, task_class, use_task
 
-NAMES = (*TASKS, "parity")
+NAMES = (*TASKS, OWN := "tests.words:Majority")
 FEW = 24
 LAX = settings(max_examples=25, suppress_health_check=list(HealthCheck))
 NUMBERS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def parity(tmp_path_factory: pytest.TempPathFactory) -> Iterator[type[Task]]:
-    """The task of docs/adding-a-task.md, registered beside ours."""
-    task = task_of_the_page(tmp_path_factory.mktemp("task"))
-    TASKS[task.name] = task
-    yield task
-    del TASKS[task.name]
-    del sys.modules["parity"]
 
 
 _EXAMPLES: dict[tuple[str, str], list[Example]] = {}
@@ -54,7 +40,7 @@ def examples(name: str, number: int = FEW, split: str = "test_ind") -> list[Exam
     """Examples of a task, by shape or colour where the task has both."""
     known = _EXAMPLES.setdefault((name, split), [])
     if len(known) < number:
-        known[:] = iterate(TASKS[name].Config(image=Image(cell=8)), split, 0, number)
+        known[:] = iterate(use_task(name).Config(task=name, image=Image(cell=8)), split, 0, number)
     return known[:number]
 
 
@@ -159,8 +145,8 @@ def implied(task: str, args: tuple[Any, ...], answer: str) -> bool:
     """Whether the query is true, from the answer to the open question alone."""
     if task == "cardinality":
         return int(answer) == args[0]
-    if task == "parity":
-        return (int(answer) % 2 == 1) is (args[0] == "odd")
+    if task == OWN:
+        return bool(answer == args[0])
     if task == "comparison":
         return answer == (args[1] if args[0] == "more" else args[2])
     if task == "spatiality":
@@ -177,12 +163,14 @@ def test_every_form_agrees_with_the_query(name: str, split: str) -> None:
         asked = make_question(example, "open")
         assert implied(name, query.args, asked.answer) == example.answer
         assert not asked.wordings or asked.answer in asked.wordings
-        alternatives = TASKS[name].alternatives(example.scene, query.args)
+        task = task_class(name)
+        listed = task.alternatives(example.scene, **task.by_name(query.args))
+        alternatives = [tuple(arguments.values()) for arguments in listed]
         cells: dict[str, set[tuple[int, int]]] = defaultdict(set)
         for o in example.scene:
             for words in (o.colour, o.shape, f"{o.colour} {o.shape}"):
                 cells[words].add((o.row, o.column))
-        true = [args for args in alternatives if (TASKS[name].recount(args, cells) or [False])[0]]
+        true = [args for args in alternatives if (task.recount(cells, **task.by_name(args)) or [False])[0]]
         assert len(true) == 1 and len(set(alternatives)) == len(alternatives) >= 2
         chosen = make_question(example, "choice")
         assert chosen.wordings[chosen.answer][0] + "." == query_text(Query(name, true[0]))
@@ -209,8 +197,8 @@ def test_the_right_number_does_not_follow_from_the_options() -> None:
     for _ in range(6000):
         places = generator.sample(cells, generator.randint(1, 6))
         scene = tuple(Object("red", "circle", "medium", row, column) for row, column in places)
-        listed = TASKS["cardinality"].alternatives(scene, (generator.randint(1, 6), "circle"))
-        right[tuple(args[0] for args in listed)][len(scene)] += 1
+        listed = TASKS["cardinality"].alternatives(scene, generator.randint(1, 6), "circle")
+        right[tuple(args["number"] for args in listed)][len(scene)] += 1
     assert len(right) == 15
     for numbers, times in right.items():
         expected = times.total() / 4
@@ -478,7 +466,7 @@ ASKING = ("true_false", "choice", "open")
 
 
 @pytest.mark.parametrize("form", ASKING)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", TASKS)
 def test_an_answer_in_a_hundred_wordings_is_read_as_itself(name: str, form: str) -> None:
     assert len(set(FRAMES)) > 100
     wrong = []
@@ -600,7 +588,7 @@ def test_no_text_breaks_the_parser(text: str, name: str, form: str) -> None:
 
 
 @pytest.mark.parametrize("form", TRICKS)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", TASKS)
 def test_what_only_resembles_an_answer_is_none(name: str, form: str) -> None:
     for example in examples(name, 6):
         question = make_question(example, form)
@@ -610,17 +598,16 @@ def test_what_only_resembles_an_answer_is_none(name: str, form: str) -> None:
 
 
 def test_numbers_of_other_objects_are_none() -> None:
-    for name in ("cardinality", "parity"):
-        question = make_question(examples(name)[0], "open")
-        other = next(shape for shape in SHAPES if shape not in question.text)
-        n = question.answer
-        for reply in (
-            f"{n} {other}s",
-            f"There are {n} {other} objects.",
-            f"There are {n} red ones",
-            f"Some {other}s: {n} {other}s",
-        ):
-            assert parse(reply, question) is None, reply
+    question = make_question(examples("cardinality")[0], "open")
+    other = next(shape for shape in SHAPES if shape not in question.text)
+    n = question.answer
+    for reply in (
+        f"{n} {other}s",
+        f"There are {n} {other} objects.",
+        f"There are {n} red ones",
+        f"Some {other}s: {n} {other}s",
+    ):
+        assert parse(reply, question) is None, reply
 
 
 def test_numbers_without_the_whole_phrase_of_the_question_are_none() -> None:

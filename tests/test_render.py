@@ -20,8 +20,9 @@ from render.shapes import LEVELS, coverage
 from render.text import parse_caption
 from tests.oracle import read_picture
 from travlr.config import Image
+from travlr.sampler import make_sampler
 from travlr.scene import COLOURS, SHAPES, SIZES, Object, Query, World
-from travlr.tasks import TASKS, make_task, parse_query, query_text
+from travlr.tasks import TASKS, parse_query, query_text
 
 SPANS = dict(zip(SIZES, Image().spans, strict=True))
 EVERYTHING = World(colours=tuple(COLOURS), shapes=SHAPES, sizes=SIZES)
@@ -194,7 +195,7 @@ def test_any_text_is_parsed_or_refused(text: str) -> None:
 @pytest.mark.parametrize("query_by", ["shape", "colour", "both"])
 @pytest.mark.parametrize("task", TASKS)
 def test_query_texts_say_the_query(task: str, query_by: str) -> None:
-    queries = make_task(TASKS[task].Config(query_by=query_by)).queries
+    queries = make_sampler(TASKS[task].Config(query_by=query_by)).queries
     texts = {query_text(q): q for q in queries}
     assert len(texts) == len(queries)
     for text, query in texts.items():

@@ -64,7 +64,7 @@ def test_the_scenes_of_a_couple_share_every_unbound_statistic(config: Config, sp
             assert sorted(here.values()) == sorted(there.values())
             if config.task in ("spatiality", "quantifiers"):
                 assert here == there
-        nouns = [str(json.loads(one.query_form)["args"][i]) for i in TASKS[config.task].object_arguments]
+        nouns = TASKS[config.task].nouns(json.loads(one.query_form)["args"])
         for noun in nouns:  # the caption mentions each word of the query first and last at the same places
             for word in noun.split():
                 mentions = [[i for i, o in enumerate(order_of(e)) if word in o] for e in (one, other)]
@@ -141,7 +141,7 @@ def test_unbound_rules_stay_within_their_bounds(task: str, tmp_path: Path) -> No
 
 def test_one_number_and_all_numbers_say_what_the_docs_say_of_the_other() -> None:
     """The best rule that sees one compared number and the sorted numbers of all shapes, counted over all chains."""
-    task: Any = generator(config_of(*CONFIGS["comparison"])).task
+    task: Any = generator(config_of(*CONFIGS["comparison"])).sampler.task
     for side, due, third_leads in (("in", 0.7333, 0.5778), ("out", 0.75, 0.7333)):
         pairs = [pair for pair in task.pairs if (list(pair) in task.held_out()["pairs"]) == (side == "out")]
         seen: dict[Any, list[float]] = {}

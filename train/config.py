@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from travlr.options import check_settings, option
 from travlr.plugins import import_name, is_import
-from travlr.tasks import TASKS
+from travlr.tasks import TASKS, check_name
 
 
 @dataclass(frozen=True)
@@ -221,7 +221,7 @@ class Run:
         "uniter", f"{', '.join(ARCHITECTURES)}, or your own as package.module:Class (docs/adding-a-model.md)"
     )
     setting: str = option("caption", "what it is trained on", choices=SETTINGS)
-    task: str = option("cardinality", choices=TASKS)
+    task: str = option("cardinality", f"{', '.join(TASKS)}, or your own as package.module:Class")
     data: str | None = option(None, "folder of a dataset; null for data/TASK, which is generated if it is missing")
     seed: int = option(0, least=0, most=MAX_SEED)
     size: str = option("small", choices=SIZES)
@@ -257,6 +257,7 @@ class Run:
     def __post_init__(self) -> None:
         architecture = self.architecture
         check_settings(self)
+        check_name(self.task)
         if self.optimiser.final_rate > self.learning_rate:
             raise ValueError(
                 f"optimiser.final_rate={self.optimiser.final_rate}: must not be above the rate it falls from, "

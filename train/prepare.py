@@ -10,11 +10,11 @@ from travlr.cli import Log
 from travlr.dataset import open_dataset
 from travlr.generate import GenerateArguments, generate_dataset
 from travlr.manifest import file_problem, has_manifest
-from travlr.tasks import TASKS
+from travlr.tasks import short_name, task_class
 
 
 def dataset_folder(data: str | None, task: str) -> Path:
-    return Path(data or f"data/{task}")
+    return Path(data or f"data/{short_name(task)}")
 
 
 def prepare_dataset(data: str | None, task: str, runs: str, log: Log) -> Path:
@@ -26,7 +26,7 @@ def prepare_dataset(data: str | None, task: str, runs: str, log: Log) -> Path:
     folder = dataset_folder(data, task)
     if data is None and not has_manifest(folder):
         log(f"{folder}: generating the dataset")
-        generate_dataset(TASKS[task].Config(), GenerateArguments(out=str(folder)), log)
+        generate_dataset(task_class(task).Config(task=task), GenerateArguments(out=str(folder)), log)
         return folder
     try:
         dataset = open_dataset(folder)

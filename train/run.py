@@ -40,6 +40,7 @@ from travlr.cli import Log
 from travlr.config import Style
 from travlr.files import path_digest
 from travlr.manifest import read_manifest
+from travlr.tasks import use_task
 
 
 def run(config: Run, log: Log = print) -> list[Row]:
@@ -48,6 +49,7 @@ def run(config: Run, log: Log = print) -> list[Row]:
     With several processes (`devices`), only the main process returns rows.
     Raises `ValueError`, in one line that names the setting, for whatever makes the run impossible.
     """
+    use_task(config.task)
     device = accelerator(config)
     log = log if is_main_process() else lambda line: None
     if is_main_process():

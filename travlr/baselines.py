@@ -25,7 +25,7 @@ from travlr.files import regular, replacing
 from travlr.manifest import read_manifest
 from travlr.rules import RULES, Rule, SplitArrays, examples_of, query_features, read_split, word_lists
 from travlr.scene import SPLITS
-from travlr.tasks import TASKS
+from travlr.tasks import add_task_option, task_class
 
 FILE = "baselines.json"  # in the dataset's folder
 DEPTH = 12  # of a decision tree
@@ -65,7 +65,7 @@ def score_baselines(folder: str | Path) -> list[RuleScore]:
         raise ValueError(f"{folder}: has no train split, on which baselines are fitted")
     tables = {split: read_split(Path(folder), manifest, split) for split in SPLITS if split in manifest["splits"]}
     words = word_lists(tables["train"])
-    task = TASKS[str(tables["train"]["task"][0])]
+    task = task_class(str(tables["train"]["task"][0]))
     splits = {split: examples_of(table, words) for split, table in tables.items()}
     nouns, decided_by = splits["train"].nouns.shape[1], task.decided_by
     if decided_by in ("count", "counts") and np.all(splits["train"].nouns >= 0, axis=2).any():
@@ -184,6 +184,7 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument("dir", metavar="DIR", type=cli.folder, help="folder of a dataset, in any format")
     parser.add_argument("--json", action="store_true", help="print the scores as JSON")
+    add_task_option(parser)
     options = parser.parse_args(arguments)
     results = dataset_baselines(options.dir)
     print(json.dumps([asdict(result) for result in results], indent=1) if options.json else table(results))

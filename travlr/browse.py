@@ -36,7 +36,7 @@ from travlr.files import replacing
 from travlr.generate import renderer_of
 from travlr.manifest import MANIFEST
 from travlr.scene import COLOURS, SHAPES, column_name
-from travlr.tasks import TASKS, config_from_dict
+from travlr.tasks import add_task_option, config_from_dict, task_class
 
 TEMPLATE, SHARED = (Path(__file__).with_name(name) for name in ("browse.html", "page.html"))
 NAME = "browse.html"
@@ -44,6 +44,13 @@ LONGER_SIDE = 384  # pixels along the longer side of a picture that is too large
 LARGEST = 10_000  # bytes of a PNG that is embedded as it is
 BASELINES = {"query": "query alone", "total": "query and number of objects"}  # rules beside the best unbound one
 LONGEST = 150  # values along one axis of a heat map
+PAIR_NOTES = {  # task -> what its pairs are
+    "spatiality": "The first object is the one that the query names first.",
+    "cardinality": "The pair is of the objects that the query names; the scene's other objects are not counted here.",
+    "quantifiers": "A scene counts in the map of the quantifier that is true of it; the first and the second set are "
+    "the objects that the query names first and second.",
+    "comparison": "The query names two kinds of objects; the numbers are in its order.",
+}
 COUNTS_NOTE = "Each number counts the examples whose scene shows a pair, whether the query is true or false."
 ENDS_PREFACE = re.compile(r"ordered A to ([A-Z])\. Rows, top to bottom, are ordered 1 to (\d{1,2})\.")
 
@@ -116,7 +123,7 @@ def content(folder: Path, examples: int, seed: int) -> dict[str, Any]:
             for name, s in surveys.items()
         ],
         "baselines": baselines(folder),
-        "note": f"{COUNTS_NOTE} {TASKS[task].pair_note}",
+        "note": f"{COUNTS_NOTE} {PAIR_NOTES.get(task, '')}".strip(),
         "style": {  # area: left, top, right, bottom of a picture's cells, as fractions
             "caption": style_config.style.caption if style_config else Style().caption,
             "area": renderer_of(style_config).area if style_config else [0, 0, 1, 1],
@@ -146,7 +153,7 @@ def heat_maps(task: str, pairs: set[Pair]) -> Iterator[dict[str, Any]]:
 
     Pairs with fewer than two values have none.
     """
-    for dimension, labels in TASKS[task].axes.items():
+    for dimension, labels in task_class(task).axes_of(pairs).items():
         values = [pair[-2:] for pair in pairs if not dimension or pair[0] == dimension]
         if values and len(labels) == 2:
             rows, columns = (axis({value[i] for value in values}) for i in (0, 1))
@@ -229,7 +236,7 @@ def facts_of(manifest: dict[str, Any], settings: dict[str, str]) -> list[tuple[s
 def page(folder: Path, examples: int = 200, seed: int = 0) -> str:
     """The page of a dataset, with up to `examples` of each split. Raises `ValueError` as `content` does."""
     data = content(folder, examples, seed)
-    lead = html.escape(f"{data['task'].capitalize()}: {TASKS[data['task']].title}")
+    lead = html.escape(f"{data['task'].capitalize()}: {task_class(data['task']).title()}")
     return filled(TEMPLATE, data, name=html.escape(folder.resolve().name), lead=lead)
 
 
@@ -274,6 +281,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--out", metavar="FILE", type=Path, help=f"the page (default: DIR/{NAME})")
     parser.add_argument("--examples", metavar="N", type=whole_number, default=200, help="of each split (default: 200)")
     parser.add_argument("--seed", metavar="S", type=whole_number, default=0, help="chooses the examples (default: 0)")
+    add_task_option(parser)
     options = parser.parse_args(arguments)
     out = options.out or options.folder / NAME
     text = page(options.folder, options.examples, options.seed)

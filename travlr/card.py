@@ -12,7 +12,7 @@ from render.png import decode
 from render.text import CAPTION_STYLES
 from travlr.columns import FEATURES
 from travlr.config import Style
-from travlr.tasks import PAPER, TASKS, config_from_dict
+from travlr.tasks import PAPER, config_from_dict, task_class
 
 COLUMNS = """
 ## Columns
@@ -123,7 +123,7 @@ def _example(row: dict[str, Any], style: str) -> str:
     if style != Style().caption:
         words, quoted = "The scene that the caption below describes", f"```text\n{caption}\n```"
     return f"""\
-# TraVLR {row["task"]}: {TASKS[row["task"]].title}
+# TraVLR {row["task"]}: {task_class(row["task"]).title()}
 
 Every example shows one scene twice, as a picture and as a caption that says exactly the same, with a query
 that is true or false of it.
@@ -171,16 +171,16 @@ def _shortcuts(config: dict[str, Any] | None) -> str:
     title = "\n## Known shortcuts\n"
     if not config:
         return f"{title}\n`python -m travlr.audit` measures what the query text and the number of objects tell.\n"
-    task, settings = TASKS[config["task"]], config_from_dict(config)
+    task, settings = config["task"], config_from_dict(config)
 
     def is_preset(name: str) -> bool:
         if name != settings.preset:
             return False
-        usual = config_from_dict({"task": task.name, "preset": name})
+        usual = config_from_dict({"task": task, "preset": name})
         free = {name: getattr(usual, name) for name in ("seed", "count", "image", "style")}
         return settings.changed(**free) == usual
 
-    accuracies = BEST_UNBOUND.get(task.name, {})
+    accuracies = BEST_UNBOUND.get(task, {})
     accuracy = next((text for preset, text in accuracies.items() if is_preset(preset)), "")
     if not accuracies:
         return f"{title}\n`python -m travlr.baselines` measures the accuracy of rules that do not reason.\n"

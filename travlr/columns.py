@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from travlr.scene import Object, Query, Scene
+from travlr.settings import UsageError
 
 ROW_GROUP = 1000  # rows read or written at a time
 OBJECT = pa.struct(
@@ -112,6 +113,8 @@ def damage(path: Path) -> Iterator[None]:
     """Turn any error while reading a file of a dataset into a `ValueError` of one line with the name of the file."""
     try:
         yield
+    except UsageError:
+        raise
     except (*DAMAGE, pa.ArrowException, csv.Error) as error:
         message = (getattr(error, "strerror", None) or str(error) or repr(error)).splitlines()[0]
         raise ValueError(f"{getattr(error, 'filename', None) or path}: damaged or missing ({message})") from None

@@ -25,6 +25,7 @@ from travlr.generate import print_summary
 from travlr.harness.exports import EXPORTS, Export, export_dataset
 from travlr.manifest import file_problem
 from travlr.original import INDEX, METADATA, count_rows, read_original
+from travlr.tasks import add_task_option
 from travlr.writing import write_dataset
 
 HELP = """\
@@ -75,6 +76,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("source", metavar="SRC", type=cli.folder, help="a dataset, or one in the published layout")
     parser.add_argument("folder", metavar="DST", type=cli.folder, help="folder to write")
     parser.add_argument("settings", metavar="NAME=VALUE", nargs="*", help="format= is needed; see above")
+    add_task_option(parser)
     options = parser.parse_args(arguments)
     cli.refuse_repeated(options.settings, ())
     layout = next((s.partition("=")[2] for s in options.settings if s.startswith("format=")), None)

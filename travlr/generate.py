@@ -6,6 +6,7 @@ import functools
 import json
 import operator
 import shlex
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -23,10 +24,11 @@ from travlr.columns import IMAGE, OBJECT, ROW_GROUP, SCHEMA, example_id, query_f
 from travlr.config import Config, check_choice
 from travlr.dataset import Example, examples_of, open_dataset
 from travlr.exports import FORMATS, check_export, export
-from travlr.sampler import Sampler
-from travlr.scene import SIZES, SPLITS, Batch
+from travlr.plugins import is_import
+from travlr.sampler import make_sampler
+from travlr.scene import SIZES, SPLITS, Batch, described
 from travlr.settings import Log, PathText, Settings, UsageError, help_lines, hydra_command
-from travlr.tasks import TASKS, config_from_dict, make_task, query_text
+from travlr.tasks import TASKS, config_from_dict, query_text, short_name, use_task
 from travlr.writing import write_dataset
 
 
@@ -38,18 +40,16 @@ class Generator:
 
     def __init__(self, config: Config) -> None:
         self.config = config
-        self.task = make_task(config)
-        self.sampler = Sampler(self.task)
+        self.sampler = make_sampler(config)
         self.renderer = renderer_of(config)
         self._captioner = make_captioner(config.style.caption, config.world)
-        queries, world = self.task.queries, config.world
+        queries, world = self.sampler.queries, config.world
         self._texts = pa.array([query_text(q) for q in queries])
         self._forms = pa.array([query_form(q) for q in queries])
-        self._pairs = pa.array([list(p) for p in self.task.pairs], pa.list_(pa.string()))
         sizes, shapes, colours = zip(*(("", "", ""), *world.kinds), strict=True)
         self._names = [pa.array(names) for names in (colours, shapes, sizes)]
-        described = [self.task.described([q.args[i] for q in queries]) for i in self.task.object_arguments]
-        self._queried = np.any(described, axis=0)  # by query and kind
+        nouns = [self.sampler.task.nouns(query.args) for query in queries]
+        self._queried = np.array([described(world, of_query).any(axis=0) for of_query in nouns])  # by query and kind
 
     def batch(self, split: str, start: int, stop: int) -> Batch:
         """Examples start to stop as arrays. Past `count.train`, `train` goes on without end and without repeats."""
@@ -68,7 +68,7 @@ class Generator:
     def table(self, split: str, start: int, stop: int) -> pa.Table:
         """Examples start to stop with all columns of a dataset."""
         batch = self.batch(split, start, stop)
-        ids = [example_id(self.config.task, split, index) for index in range(start, stop)]
+        ids = [example_id(short_name(self.config.task), split, index) for index in range(start, stop)]
         images = [pa.array(self.renderer.pngs(batch.grid), pa.binary()), pa.array([f"{name}.png" for name in ids])]
         query = pa.array(batch.query)
         columns = {
@@ -78,7 +78,7 @@ class Generator:
             "query": self._texts.take(query),
             "answer": pa.array(batch.answer),
             "task": pa.array([self.config.task] * len(ids)),
-            "pair": self._pairs.take(pa.array(batch.pair)),
+            "pair": pa.array(map(list, batch.pairs), pa.list_(pa.string())).take(pa.array(batch.pair)),
             "query_form": self._forms.take(query),
             "objects": self._objects(batch),
         }
@@ -144,6 +144,7 @@ def iterate(config: Config, split: str, start: int = 0, stop: int | None = None)
 
 def tables_of(config_json: str, split: str, start: int, stop: int) -> Iterator[pa.Table]:
     """Rows start to stop of a split, a thousand at a time."""
+    use_task(json.loads(config_json)["task"])  # a worker may not know a user's own
     maker = _generator(config_json)
     for begin in range(start, stop, ROW_GROUP):
         yield maker.table(split, begin, min(begin + ROW_GROUP, stop))
@@ -171,12 +172,12 @@ def generate_dataset(config: Config, job: GenerateArguments = DEFAULT_JOB, log: 
     maker = generator(config)
     about = {
         "config": config.model_dump(mode="json"),
-        "held_out": maker.task.held_out(),
+        "held_out": maker.sampler.held_out(),
         "pixels": maker.renderer.digest(),
     }
     counts = {split: getattr(config.count, split) for split in SPLITS}
     tables = functools.partial(tables_of, config.model_dump_json())
-    folder = Path(job.out or f"data/{config.task}")
+    folder = Path(job.out or f"data/{short_name(config.task)}")
     if job.format == "parquet":
         return write_dataset(folder, counts, about, tables, job.workers, job.overwrite, log)
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -211,7 +212,7 @@ def main(values: dict[str, Any]) -> None:
     if not values["task"]:
         raise UsageError(f"task= is missing: choose one of {', '.join(TASKS)}")
     config = config_from_dict(values)
-    folder = job.out or f"data/{config.task}"
+    folder = job.out or f"data/{short_name(config.task)}"
     try:
         generator(config)
     except ValueError as error:
@@ -226,17 +227,19 @@ def print_summary(folder: str, manifest: dict[str, Any]) -> None:
     for split, counts in manifest["splits"].items():
         print(f"{split:<10} {counts['rows']:>9,} examples  {counts['true']:>9,} true")
     content = manifest["content_digest"][:16]
-    print(f"{folder}: content {content}; check it with: python -m travlr.audit {shlex.quote(folder)}")
+    task = manifest["config"]["task"] if manifest["config"] else ""
+    command = ["python", "-m", "travlr.audit", folder, *(["--task", task] if is_import(task) else [])]
+    print(f"{folder}: content {content}; check it with: {shlex.join(command)}")
 
 
 def _help_settings() -> str:
     """Every setting with its default: of writing, of all tasks, then what each task changes and adds."""
-    lines = [f"task=  # one of {', '.join(TASKS)}", *help_lines(GenerateArguments)]
+    lines = [f"task=  # one of {', '.join(TASKS)}, or your own as package.module:Class", *help_lines(GenerateArguments)]
     common = help_lines(Config, without=("task",))
     lines += ["", "of every task, where its own list below does not say otherwise", *common]
     for name, task in TASKS.items():
         additions = [line for line in help_lines(task.Config, without=("task",)) if line not in common]
-        lines += ["", f"task={name}  # {task.text(task.vocabulary_arguments[0])}", *additions]
+        lines += ["", f"task={name}  # {task.text(task.language().samples()[0])}", *additions]
     return "\n".join(f"  {line}".rstrip() for line in lines)
 
 
@@ -258,8 +261,13 @@ def _set_to_none(values: dict[str, Any], names: Mapping[str, Any]) -> None:
 
 def command() -> None:
     """The command of this module, with the arguments of the process."""
-    for name, task in TASKS.items():
-        ConfigStore.instance().store(group="task", name=name, node=_defaults(task.Config), package="_global_")
+    own = (name for argument in sys.argv[1:] for name in argument.removeprefix("task=").split(",") if is_import(name))
+    for name in (*TASKS, *own):
+        try:
+            node = _defaults(use_task(name).Config) | {"task": name}
+        except ValueError as error:
+            sys.exit(f"generate: {error}")
+        ConfigStore.instance().store(group="task", name=name, node=node, package="_global_")
     hydra_command(
         "generate",
         {"defaults": ["_self_", {"task": None}], **GenerateArguments().model_dump(), **_defaults(Config)},

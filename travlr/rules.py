@@ -28,7 +28,7 @@ from travlr.config import Style
 from travlr.dataset import open_dataset
 from travlr.manifest import MANIFEST
 from travlr.scene import COLOURS
-from travlr.tasks import TASKS, config_from_dict
+from travlr.tasks import config_from_dict, task_class
 
 COLUMNS = ("query", "query_form", "caption", "objects", "answer", "task")
 MENTIONS = 3  # of each word, from the first
@@ -468,12 +468,12 @@ def _queries(forms: Sequence[str], words: WordLists) -> tuple[np.ndarray, np.nda
             arg
             for form in parsed.values()
             for i, arg in enumerate(form["args"])
-            if isinstance(arg, str) and i not in TASKS[form["task"]].object_arguments
+            if isinstance(arg, str) and i not in task_class(form["task"]).language().nouns
         }
     )
     rows: dict[str, tuple[list[int], list[tuple[int, int]]]] = {}
     for text, form in parsed.items():
-        noun_arguments = TASKS[form["task"]].object_arguments
+        noun_arguments = task_class(form["task"]).language().nouns
         nouns = []
         for i in noun_arguments:
             parts = str(form["args"][i]).split()
@@ -484,4 +484,4 @@ def _queries(forms: Sequence[str], words: WordLists) -> tuple[np.ndarray, np.nda
         coded = [arg if isinstance(arg, int) else -2 - operators.index(str(arg)) for arg in others]
         rows[text] = (coded or [-1], nouns)
     numbers, nouns_of = zip(*(rows[text] for text in forms), strict=True)
-    return np.array(numbers, np.int64), np.array(nouns_of, np.int64)
+    return np.array(numbers, np.int64), np.array(nouns_of, np.int64).reshape(len(forms), -1, 2)

@@ -9,17 +9,27 @@ test_ind take every third number each, so that they share no example, and no exa
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
 from travlr import streams
-from travlr.config import check_choice
+from travlr.config import Config, check_choice
+from travlr.rejection import RejectionSampler
 from travlr.scene import IN_DISTRIBUTION, SPLITS, Batch
-from travlr.tasks.base import SIDES, Draw, Task, Template, groups_of, shuffled
+from travlr.tasks import task_class
+from travlr.tasks.simple import SimpleTask
+from travlr.tasks.vectorised import SIDES, Draw, Task, Template, groups_of, shuffled
+
+
+def make_sampler(config: Config) -> Sampler | RejectionSampler:
+    """What draws the examples of a config. Raises `ValueError`, naming a setting, where it cannot be satisfied."""
+    task: Any = task_class(config.task)
+    return RejectionSampler(task(config)) if issubclass(task, SimpleTask) else Sampler(task(config))
 
 
 class Sampler:
-    """Draws the examples of a task.
+    """Draws the examples of a vectorised task.
 
     limits: split -> a lower bound of the number of its different, balanced examples.
 
@@ -29,6 +39,7 @@ class Sampler:
 
     def __init__(self, task: Task) -> None:
         self.task, self.config, self.world = task, task.config, task.world
+        self.queries, self.held_out = task.queries, task.held_out
         if task.most_objects > self.world.cells:
             raise ValueError(
                 f"world: scenes have up to {task.most_objects} objects, but world.columns x world.rows has only "
@@ -124,27 +135,27 @@ class Sampler:
         group_of_slot = groups_of(counts, self.task.most_objects)
         list_of_slot = np.take_along_axis(lists, np.minimum(group_of_slot, groups - 1), axis=1)
         kinds = np.where(group_of_slot < groups, self._list_lengths[list_of_slot], 1).astype(np.uint64)
-        radices = np.concatenate([self._placements(counts, draw), kinds], axis=1)
+        anchors = self.task.anchor_cells(draw)
+        radices = np.concatenate([self._placements(counts, anchors), kinds], axis=1)
         digits = streams.distinct_digits(radices, number, secret, random[:, : radices.shape[1]])
-        labels = self._place(draw, counts, digits[:, :groups], random[:, radices.shape[1] :])
+        labels = self._place(anchors, counts, digits[:, :groups], random[:, radices.shape[1] :])
         return self._paint(labels, group_of_slot, list_of_slot, digits[:, groups:])
 
-    def _placements(self, counts: np.ndarray, draw: Draw) -> np.ndarray:
+    def _placements(self, counts: np.ndarray, anchors: np.ndarray) -> np.ndarray:
         """The number of ways to place each group on the cells that earlier groups leave free, (N, groups) uint64."""
         if self._choose is None:
             ways = np.ones(counts.shape, np.uint64)
         else:
             ways = self._choose[counts, self.world.cells - np.cumsum(counts, axis=1) + counts]
-        if self.task.anchors:
-            ways[:, : self.task.anchors] = self.task.anchor_places(draw)
+        ways[:, : anchors.shape[1]] = (anchors >= 0).sum(axis=2)
         return ways
 
-    def _place(self, draw: Draw, counts: np.ndarray, ranks: np.ndarray, random: np.ndarray) -> np.ndarray:
+    def _place(self, anchors: np.ndarray, counts: np.ndarray, ranks: np.ndarray, random: np.ndarray) -> np.ndarray:
         """The group in each cell, -1 where empty, (N, cells) int8. ranks: (N, groups), the number of each placement."""
         labels = np.full((len(counts), self.world.cells), -1, np.int8)
-        first = self.task.anchors
+        first = anchors.shape[1]
         if first:
-            cells = self.task.anchor_cells(draw, ranks[:, :first].astype(np.intp))
+            cells = np.take_along_axis(anchors, ranks[:, :first, None].astype(np.intp), axis=2)[..., 0]
             np.put_along_axis(labels, cells, np.arange(first, dtype=np.int8)[None, :], axis=1)
         if self._choose is None:  # too many placements to number: any random one, the kinds alone are numbered
             order = shuffled(labels < 0, random, labels.shape[1])

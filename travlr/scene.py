@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import string
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -124,6 +124,14 @@ class Query:
 
     task: str
     args: tuple[Any, ...]
+
+
+def described(world: World, attributes: Sequence[str]) -> np.ndarray:
+    """(attributes, kinds + 1) bool: whether each attribute describes each kind; kind 0, an empty cell, never."""
+    table = np.zeros((len(attributes), len(world.kinds) + 1), bool)
+    for row, attribute in zip(table, attributes, strict=True):
+        row[list(world.matching(attribute))] = True
+    return table
 
 
 def objects_of(scene: Scene, attribute: str) -> list[Object]:

@@ -28,7 +28,6 @@ from analysis.figures.predictions import (
 from analysis.figures.results import loss, require_one, subsets, transfer
 from analysis.runs import Runs, examples_of, left_out
 from train.results.columns import TEST_SPLITS
-from travlr.tasks import TASKS
 
 __all__ = ["FIGURES", "FigureKind", "draw", "save"]
 
@@ -51,9 +50,8 @@ class FigureKind:
     without: tuple[str, ...] = ()
     tests: tuple[str, ...] = ()
 
-    @property
-    def tasks(self) -> tuple[str, ...]:
-        return self.only or tuple(task for task in TASKS if task not in self.without)
+    def suits(self, task: str) -> bool:
+        return task in self.only if self.only else task not in self.without
 
 
 FIGURES: dict[str, FigureKind] = {

@@ -47,9 +47,8 @@ from train.results.columns import TEST_SETTINGS, in_order
 from train.results.tables import origin
 from travlr.scene import SPLITS, column_name
 from travlr.tasks import TASKS, task_class
-from travlr.tasks.base import Task
+from travlr.tasks.base import BaseTask
 from travlr.tasks.quantifiers import FAMILIES
-from travlr.tasks.spatiality import SpatialityTask
 
 INTERVAL = "Whiskers: 95 % intervals (Wilson; examples that share a scene count as a cluster)."
 
@@ -109,7 +108,7 @@ def _begin(
     return [title, *run_title(rows, results)], table, in_order(table["split"], SPLITS), rows
 
 
-def _task_of(frame: pd.DataFrame) -> type[Task]:
+def _task_of(frame: pd.DataFrame) -> type[BaseTask]:
     return task_class(str(frame["task"].iloc[0]))
 
 
@@ -126,22 +125,24 @@ class PairGrid:
     y: dict[Any, str]
 
 
-def _pair_grids(table: pd.DataFrame, task: type[Task]) -> dict[str, PairGrid]:
+def _pair_grids(table: pd.DataFrame, task: type[BaseTask]) -> dict[str, PairGrid]:
     """A grid for each kind of pairs; a single one, under "", if all kinds share it (the shapes of cardinality).
 
     Raises `ValueError` if no pair has two values.
     """
-    if "" in task.axes:
+    shown = table[["kind", "x", "y"]].drop_duplicates().itertuples(index=False)
+    axes = task.axes_of([[str(value) for value in row if not pd.isna(value)] for row in shown])
+    if "" in axes:
         kinds = {kind: kind for kind in sorted(table["kind"].unique(), reverse=True)}
-        return {"": PairGrid((task.axes[""][1], ""), "kind", _axis(table, "x"), kinds)}
+        return {"": PairGrid((axes[""][1], ""), "kind", _axis(table, "x"), kinds)}
     grids = {}
-    for kind, labels in task.axes.items():
+    for kind, labels in axes.items():
         of_kind = table[table["kind"] == kind]
         if not len(of_kind) or len(labels) != 2:
             continue
         grids[kind] = PairGrid((labels[0], labels[1]), "y", _axis(of_kind, "x", "y"), _axis(of_kind, "y", "x"))
     if not grids:
-        raise ValueError(f"no pairs of {task.name} to draw: none has two values")
+        raise ValueError("no pairs to draw: none has two values")
     return grids
 
 
@@ -225,7 +226,7 @@ def dataset(examples: pd.DataFrame, results: pd.DataFrame | None = None) -> Figu
     table = table.assign(share=100 * table["examples"] / most)
     note = "In a cell: the number of examples; colour: as a share of the most frequent pair of its split. Blank: none."
     name = "" if results is None else f"dataset {results['dataset'].iloc[0][:8]} · "
-    title = [f"Examples by pair: {task.title}", f"{task.name} · {name}{', '.join(sizes)} examples"]
+    title = [f"Examples by pair: {task.title()}", f"{examples['task'].iloc[0]} · {name}{', '.join(sizes)} examples"]
     places, gap = [(split, kind) for kind in grids for split in splits], (0.8 if "" in grids else 0.5, 0.62)
     scale = "of the most frequent pair (%)"
     return _pair_panels(title, table, places, grids, "share", len(splits), 0.29, scale, note=note, gap=gap)[0]
@@ -260,7 +261,7 @@ def numbers(predictions: pd.DataFrame, results: pd.DataFrame) -> Figure:
 def pairs(predictions: pd.DataFrame, results: pd.DataFrame) -> Figure:
     """Right and wrong answers by pair, of spatiality: a row for each axis (figure 2)."""
     title, table, splits, rows = _begin("Right and wrong answers by pair", counts.by_pair, predictions, results)
-    kinds = [kind for kind in SpatialityTask.axes if kind in set(table["kind"])]
+    kinds = [kind for kind in TASKS["spatiality"].axes if kind in set(table["kind"])]
     if not kinds:
         raise ValueError("no predictions of spatiality: choose runs with task='spatiality'")
     most = table.groupby(["split", "kind"], observed=True).size().groupby("split", observed=True).max()

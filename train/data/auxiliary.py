@@ -22,9 +22,9 @@ import numpy as np
 import torch
 
 from train.data.inputs import IGNORED, NAME_TOKENS, PAIR_TOKENS, Inputs
-from train.data.text import WordTokenizer, split_caption, tokenise
+from train.data.text import WordTokenizer, predicate, split_caption, tokenise
 from travlr.scene import COLOURS, SHAPES, SIZES, column_name
-from travlr.tasks import TASKS, parse_query
+from travlr.tasks import parse_query, task_class
 
 SINGULAR = {word: word for word in (*COLOURS, *SHAPES, *SIZES)} | {f"{shape}s": shape for shape in SHAPES}
 
@@ -96,13 +96,13 @@ def auxiliary_targets(
 ) -> AuxiliaryTargets:
     """Targets of N examples. captions: of each text of `Examples`, "" if there is none."""
     parsed = {query: parse_query(query) for query in set(queries)}
-    tasks = [TASKS[parsed[query].task] for query in queries]
+    tasks = [task_class(parsed[query].task) for query in queries]
     pair_targets = {
         (task, pair): ([_first_token(tokenizer, word) for word in task.auxiliary_words(pair)], pair_values(pair))
         for task, pair in set(zip(tasks, map(tuple, pairs), strict=True))
     }
     query_targets = {
-        text: (_first_token(tokenizer, TASKS[query.task].predicate(query.args)), query_objects(tokenizer, text))
+        text: (_first_token(tokenizer, predicate(query)), query_objects(tokenizer, text))
         for text, query in parsed.items()
     }
     most = max((len(found) for _, found in query_targets.values()), default=0)

@@ -31,13 +31,13 @@ class Examples:
     """N examples, ready for batches.
 
     texts: token sequences. Row i is example i with its caption, row N + i without. captions: of each text, "" if there
-    is none. answers: (N,) bool. groups: (N,), first item of each pair. objects: (N,), number of objects. grid:
-    (N, cells), see `RawExamples`.
+    is none. answers: (N,) bool. groups: (N,), first item of each pair, "" without one. objects: (N,), number of
+    objects. grid: (N, cells), see `RawExamples`.
     """
 
     def __init__(self, raw: RawExamples, tokenizer: WordTokenizer, visual: VisualSettings) -> None:
         self.ids, self.queries, self.answers = raw.ids, raw.queries, raw.answers
-        self.groups = np.array([pair[0] for pair in raw.pairs])
+        self.groups = np.array([" ".join(pair[:1]) for pair in raw.pairs])
         self.pairs, self.captions = raw.pairs, [*raw.captions, *[""] * len(raw.ids)]
         self.tokenizer, self.grid = tokenizer, raw.grid
         self.objects = (raw.grid > 0).sum(axis=1)

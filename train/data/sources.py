@@ -119,7 +119,7 @@ def stream_examples(
         captions=maker.captions(batch),
         queries=maker.query_texts(batch),
         answers=batch.answer.astype(bool),
-        pairs=[maker.task.pairs[pair] for pair in batch.pair],
+        pairs=[batch.pairs[pair] for pair in batch.pair],
         grid=batch.grid,
         world=maker.config.world,
         renderer=maker.renderer,

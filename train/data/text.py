@@ -15,7 +15,7 @@ import numpy as np
 
 from render.captions.style import preface
 from render.text import CAPTION_STYLES
-from travlr.scene import COLOURS, SHAPES, SIZES, World, column_name, row_name
+from travlr.scene import COLOURS, SHAPES, SIZES, Query, World, column_name, row_name
 from travlr.tasks import PAPER, task_class
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -93,7 +93,7 @@ class UnknownWord(ValueError):
         self.word = word
         super().__init__(
             f"tokenizer: does not know the word {word!r} in the text {text[:80]!r}; set tokenizer= to one that knows "
-            "it, or add the word to `vocabulary_arguments` in the task's file"
+            "it, or add the word to `arguments` in the task's file"
         )
 
 
@@ -152,10 +152,20 @@ def vocabulary(task: str | None, caption_style: str = "sentences") -> list[str]:
     return list(dict.fromkeys([*SPECIAL, *words]))
 
 
+def predicate(query: Query) -> str:
+    """The word of a query that makes it true or false, as an auxiliary target: `3`, `left`, `more`.
+
+    It is the first telling word of the first argument that describes no objects; of `not all` and `not only` it is
+    "not", and the rest of the query tells them apart.
+    """
+    nouns = task_class(query.task).language().nouns
+    arguments = [arg for place, arg in enumerate(query.args) if place not in nouns] or [*query.args] or [""]
+    words = str(arguments[0]).split()
+    return next((word for word in words if word not in ("to", "the", "of")), "")
+
+
 def _sample_texts(name: str) -> list[str]:
     """Queries, claims and words of auxiliary targets that together have every word of a task."""
     task = task_class(name)
-    texts = [text for args in task.vocabulary_arguments for text in (task.text(args), task.predicate(args))]
-    if name in PAPER:
-        return texts
-    return texts + [word for pair in task(task.Config()).pairs for word in task.auxiliary_words(pair)]
+    samples = task.language().samples()
+    return [text for args in samples for text in (task.text(args), predicate(Query(name, args)))]

@@ -23,7 +23,7 @@ from train.results.predictions import predictions_table
 from train.results.scores import by_group, couple_scores, score
 from train.results.store import result_row
 from travlr.baselines import best_unbound, dataset_baselines
-from travlr.tasks import TASKS
+from travlr.tasks import task_class
 
 MAX_VISION = 1 << 26  # numbers of image states in memory at a time: 256 MiB
 
@@ -55,7 +55,7 @@ def test_matrix(data: RunData, model: Model, device: str, precision: str) -> tup
 
 def possible(run: Run, setting: str) -> bool:
     """Whether the model's input in a test setting contains what the task asks about (see `Run.sees_places`)."""
-    return setting != "image" or run.sees_places or not TASKS[run.task].uses_positions
+    return setting != "image" or run.sees_places or task_class(run.task).decided_by != "place"
 
 
 @torch.inference_mode()

@@ -14,7 +14,7 @@ from travlr.options import check_settings, option
 from travlr.questions import FORMS, PROMPTS, most_tokens
 from travlr.questions.forms import SETTINGS
 from travlr.scene import SPLITS
-from travlr.tasks import TASKS
+from travlr.tasks import TASKS, check_name
 
 FIXED_ANSWERS = ("true_false", "choice")  # the forms that answers=likelihood is for
 
@@ -38,7 +38,7 @@ class Evaluation:
         "",
         "a hub id or folder of a chat model, a finished run as runs/NAME, URL#NAME of a server, or with server= a NAME",
     )
-    task: str = option("cardinality", choices=TASKS)
+    task: str = option("cardinality", f"{', '.join(TASKS)}, or your own as package.module:Class")
     data: str | None = option(None, "folder of a dataset; null for data/TASK, which is generated if it is missing")
     setting: list[str] = option(list(SETTINGS), "what the model sees, one or several", choices=SETTINGS)
     split: list[str] = option(["test_ind", "test_ood"], "one or several", choices=SPLITS)
@@ -75,6 +75,7 @@ class Evaluation:
 
     def __post_init__(self) -> None:
         check_settings(self)
+        check_name(self.task)
         address, hash_sign, name = self.model.rpartition("#")
         if hash_sign and "://" in address and self.server is not None:
             raise ValueError(f"model={self.model}: names a server too; give server={address} or leave out server=")

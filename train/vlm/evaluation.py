@@ -26,7 +26,7 @@ from travlr.dataset import Dataset, Example, open_dataset
 from travlr.generate import renderer_of
 from travlr.questions import WORDING_VERSION, make_question, messages, score_reply
 from travlr.questions.forms import SETTINGS
-from travlr.tasks import config_from_dict
+from travlr.tasks import config_from_dict, use_task
 from travlr.workers import Progress
 
 
@@ -36,6 +36,7 @@ def evaluate(config: Evaluation, log: Log = print) -> list[Row]:
     Replies of earlier calls with the same settings are used again. Raises `ValueError`, in one line, for every failure;
     the replies until then are saved.
     """
+    use_task(config.task)
     dataset = open_dataset(prepare_dataset(config.data, config.task, config.runs, log))
     _check_dataset(config, dataset)
     style = SceneStyle(config, dataset)

@@ -13,6 +13,7 @@ from dataclasses import asdict
 from travlr import cli
 from travlr.audit.checks import Check, audit
 from travlr.baselines import RuleScore, dataset_baselines, table
+from travlr.tasks import add_task_option
 
 
 def main(arguments: list[str]) -> int:
@@ -23,6 +24,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--no-baselines", action="store_true", help="do not score rules that answer without reasoning (saves seconds)"
     )
+    add_task_option(parser)
     options = parser.parse_args(arguments)
     if options.workers < 0:
         raise cli.UsageError(f"--workers {options.workers}: must be 0 (one per core) or more")

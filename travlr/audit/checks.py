@@ -22,8 +22,8 @@ from travlr.columns import content_digest, damage, read_shard, rows_digest, scen
 from travlr.generate import generator
 from travlr.manifest import MANIFEST, file_problem, read_manifest
 from travlr.scene import IN_DISTRIBUTION, SPLITS
-from travlr.tasks import TASKS, config_from_dict
-from travlr.tasks.base import Task
+from travlr.tasks import config_from_dict, task_class, use_task
+from travlr.tasks.base import BaseTask
 from travlr.workers import Progress, run
 
 BOUND, Z = 0.51, 3.0902  # a rule fails where the lower 99.9 % bound of its accuracy lies above BOUND
@@ -87,7 +87,7 @@ def audit(folder: str | os.PathLike[str], workers: int = 0) -> list[Check]:
         manifest_check(manifest, rules),
         *file_checks(manifest, findings),
         *row_checks(rules, findings),
-        *split_checks(findings),
+        *split_checks(rules, findings),
         *balance_checks(findings),
         *shortcut_checks(rules, findings),
         *generated_check(rules, findings),
@@ -111,6 +111,8 @@ def rules_of(manifest: Mapping[str, Any]) -> Rules:
 def examine_shard(folder: Path, rules: Rules, shard: tuple[dict[str, Any], int]) -> Findings:
     """The findings of one shard. shard: its entry in the manifest, and the number of its first row in the split."""
     findings, (file, start), problem = Findings(), shard, ""
+    if rules.config:
+        use_task(rules.config.task)  # the main process knows it, a worker may not
     split, path = file["split"], folder / file["name"]
     findings.check("files", split, file_problem(folder, file))
     try:
@@ -204,7 +206,7 @@ def manifest_check(manifest: Mapping[str, Any], rules: Rules) -> Check:
         counts = {split: getattr(config.count, split) for split in SPLITS}
         due = {
             "config": config.model_dump(mode="json"),
-            "held_out": maker.task.held_out(),
+            "held_out": maker.sampler.held_out(),
             "pixels": maker.renderer.digest(),
         }
         problems = [f"{name} is not that of the settings" for name in due if manifest[name] != due[name]]
@@ -249,16 +251,19 @@ def row_checks(rules: Rules, findings: Findings) -> list[Check]:
     good = ROW_CHECKS | {"held-out pairs": f"{len(rules.pairs)} {ROW_CHECKS['held-out pairs']}"}
     if not CAPTION_STYLES[rules.style].ordered:
         good["caption"] = "read back: the objects column, whose order it does not show"
-    if rules.config and TASKS[rules.config.task].recount is Task.recount:
+    if rules.config and task_class(rules.config.task).recount is BaseTask.recount:
         good["answer"] = "as the task's `truth` says of the caption: it has no recount of its own"
     return [counted(findings, name, detail) for name, detail in good.items() if findings.totals[name]]
 
 
-def split_checks(findings: Findings) -> list[Check]:
+def split_checks(rules: Rules, findings: Findings) -> list[Check]:
     """Pairs and query texts of test_ood occur in no other split, and no example occurs twice (caption order is
     ignored)."""
     checks = []
+    held_out = {"pairs": rules.pairs, "query texts": rules.queries}
     for name, rule in (("pairs", "pair"), ("query texts", QUERY)):
+        if rules.config and not held_out[name]:
+            continue
         texts: dict[bool, set[str]] = {True: set(), False: set()}
         for split, tallied, feature, _ in findings.tally:
             if tallied == rule:

@@ -1,7 +1,8 @@
 """The checks of one row: its caption, query text and picture are parsed, and its answer and pair computed again.
 
 The generator takes answers and pairs from the templates of a task, and `evaluate.py` from its `truth`. The audit takes
-them from the task's `recount`, which works on sets of cells and shares no code with either, and compares all three.
+them from the task's `recount`, which works on sets of cells and shares no code with either, and compares all three. A
+task without `recount` is checked by its `truth` and `pair` alone, and the report says so.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ import numpy as np
 from render.pictures.renderer import Renderer
 from render.png import decode
 from render.text import make_captioner, parse_caption
-from travlr.audit.shortcuts import FEATURES, QUERY, TOTAL
+from travlr.audit.shortcuts import FEATURES, QUERY, TOTAL, other_pairs
 from travlr.columns import example_id, parse_query_form, scene_of
 from travlr.config import Config, Style
 from travlr.generate import generator
 from travlr.scene import Object, Query, Scene, World, column_name
-from travlr.tasks import TASKS, parse_query
+from travlr.tasks import parse_query, short_name, task_class
 from travlr.tasks.base import Cells, CellsOf, Pair
 
 # The checks of each row, with the text of the report where no row fails.
@@ -72,7 +73,7 @@ def examine_row(
     config, problems, objects = rules.config, dict[str, str](), scene_of(row["objects"])
     name = config.task if config else row["task"]
     if config:
-        expected = example_id(name, split, number)
+        expected = example_id(short_name(name), split, number)
         numbered = (row["id"], row["image"]["path"], row["task"]) == (expected, f"{expected}.png", name)
         problems["ids"] = "" if numbered else f"id, picture or task is not that of {expected}"
     try:
@@ -90,15 +91,15 @@ def examine_row(
         return problems | {"query": str(error)}, []
     same = query == form and query.task == name and json.loads(row["query_form"]).keys() == {"task", "args"}
     problems["query"] = "" if same else f"{row['query']} is not {row['query_form']}"
-    task, cells = TASKS[query.task], cells_of(scene)
-    described = set().union(*(cells[query.args[i]] for i in task.object_arguments))
+    task, cells = task_class(query.task), cells_of(scene)
+    described = set().union(*(cells[noun] for noun in task.nouns(query.args)))
     queried = {(o.row, o.column) for o in objects if o.queried}
     problems["queried"] = (
         "" if queried == described else f"{len(queried)} objects, but the query names {len(described)} others"
     )
     try:
-        truth = task.truth(scene, query.args)
-        answer, pair = task.recount(query.args, cells) or truth
+        truth = task.answer_and_pair(scene, query.args)
+        answer, pair = task.recount(cells, **task.by_name(query.args)) or truth
     except ValueError as error:
         return problems | {"answer": str(error)}, []
     problems["answer"] = "" if answer == row["answer"] else f"says {row['answer']}, the scene {answer}: {row['query']}"
@@ -121,12 +122,13 @@ def held_out_problems(rules: Rules, split: str, query: Query, pair: Pair, cells:
     if rules.pairs:
         is_held_out = pair in rules.pairs
         problems["held-out pairs"] = _held_out_problem(" ".join(pair), is_held_out, out)
-        others = TASKS[query.task].other_pairs(query.args, cells)
+        others = other_pairs(query, cells)
         if others:
             held_out = " ".join(min((others if out else others | {pair}) & rules.pairs, default=()))
             problems["held-out numbers in scenes"] = f"shows {held_out}" if held_out else ""
     if rules.queries:
-        is_held_out = TASKS[query.task].held_out_key(query.args) in rules.queries
+        arguments = frozenset(map(str, query.args))
+        is_held_out = any(part <= arguments for part in rules.queries)
         problems["held-out queries"] = _held_out_problem("what it asks", is_held_out, out)
     return problems
 

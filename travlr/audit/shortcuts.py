@@ -1,11 +1,15 @@
-"""Rules that the audit scores beside those of `travlr.baselines`: they count a set that a query does not ask about."""
+"""What the audit knows of single tasks: rules beside those of `travlr.baselines`, and further pairs of a scene.
+
+The rules count a set that a query does not ask about.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from travlr.tasks.base import CellsOf
+from travlr.scene import COLOURS, SHAPES, Query
+from travlr.tasks.base import CellsOf, Pair
 from travlr.tasks.quantifiers import COUNTED
 
 # Rules that predict answers from the query, and from the query and the number of objects, in every task.
@@ -39,3 +43,18 @@ def quantifier_features(args: Sequence[Any], cells: CellsOf, total: int) -> Iter
 FEATURES: dict[str, Callable[[Sequence[Any], CellsOf, int], Iterator[tuple[str, Any]]]] = {
     "quantifiers": quantifier_features,
 }
+
+
+def other_pairs(query: Query, cells: CellsOf) -> set[Pair]:
+    """Further pairs that a scene shows, which must not be held out either: for cardinality, of its other attributes.
+
+    They are of the kind that the query names: of shapes, where it names a shape.
+    """
+    if query.task != "cardinality":
+        return set()
+
+    def kind(words: str) -> tuple[bool, bool]:
+        return words in COLOURS, words in SHAPES
+
+    queried = query.args[1]
+    return {(words, str(len(cells[words]))) for words in cells if kind(words) == kind(queried) and words != queried}

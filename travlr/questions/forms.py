@@ -18,8 +18,8 @@ from travlr import streams
 from travlr.columns import parse_query_form
 from travlr.config import check_choice
 from travlr.dataset import Example
-from travlr.scene import Query, Scene, World
-from travlr.tasks import query_text, task_class
+from travlr.scene import Scene, World
+from travlr.tasks import task_class
 
 WORDING: dict[str, Any] = tomllib.loads(resources.files(__package__).joinpath("wording.toml").read_text("utf-8"))
 WORDING_VERSION: str = WORDING["version"]
@@ -63,17 +63,19 @@ def make_question(example: Example, form: str = "true_false") -> Question:
     query = parse_query_form(example.query_form)
     task = task_class(query.task)
     if form == "open":
-        question = task.open_question(example.scene, query.args)
+        question = task.open_question(example.scene, **task.by_name(query.args))
         if question is None:
-            raise ValueError(f"form=open: the task {task.name} has no open question")
+            raise ValueError(f"form=open: the task {query.task} has no open question")
         return Question(form, template.format(question=question.text), question.answer, question.wordings)
-    options = [Query(query.task, args) for args in task.alternatives(example.scene, query.args)]
+    alternatives = task.alternatives(example.scene, **task.by_name(query.args))
+    options = [tuple(arguments[name] for name in task.language().names) for arguments in alternatives]
     if not options:
-        raise ValueError(f"form=choice: the task {task.name} has no alternatives to choose from")
+        raise ValueError(f"form=choice: the task {query.task} has no alternatives to choose from")
     words = streams.words(streams.stream_key("choice", example.id, example.query_form), 0, 1, len(options))[0]
     options = [options[i] for i in words.argsort()]
-    texts = {letter: query_text(option) for letter, option in zip(LETTERS, options, strict=False)}
-    right = [letter for letter, option in zip(texts, options, strict=True) if task.truth(example.scene, option.args)[0]]
+    texts = {letter: task.text(option) for letter, option in zip(LETTERS, options, strict=False)}
+    answers = [task.truth(example.scene, **task.by_name(option)) for option in options]
+    right = [letter for letter, answer in zip(texts, answers, strict=True) if answer]
     if len(right) != 1:
         raise ValueError(f"{example.id}: {len(right)} of the alternatives are true, not one")
     lines = "\n".join(f"{letter}. {text}" for letter, text in texts.items())

@@ -6,31 +6,18 @@ The pair is an attribute and its number in the scene (section 3 and appendix A o
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from pydantic import Field, field_validator, model_validator
 
 import splits
-from render.text import parse_noun
 from travlr import streams
 from travlr.config import Config, RangeFrom0, RangeFrom1
-from travlr.scene import COLOURS, SHAPES, Scene, objects_of
-from travlr.tasks.base import (
-    MATCHINGS,
-    SIDES,
-    CellsOf,
-    Draw,
-    OpenQuestion,
-    Pair,
-    Task,
-    Template,
-    choose_from,
-    numbers_of,
-)
+from travlr.scene import Scene, objects_of
+from travlr.tasks.base import Arguments, CellsOf, OpenQuestion, Pair
 from travlr.tasks.exchange import STRICT, check_exchange, exchange_numbers
+from travlr.tasks.vectorised import MATCHINGS, SIDES, Draw, Task, Template, choose_from, numbers_of
 
 ALIKE = 2  # with preset=strict, at most so many unchanged attributes have the number that the query names
 
@@ -63,63 +50,46 @@ class Cardinality(Config):
 
 
 class CardinalityTask(Task):
-    """Groups: the objects of each attribute; with `preset=released` the queried objects and the others.
+    """How many objects there are.
+
+    Groups: the objects of each attribute; with `preset=released` the queried objects and the others.
 
     With `preset=strict` there is one group of all objects; `exchange` adds the attribute that queries name.
     """
 
-    name, title, Config = "cardinality", "how many objects there are", Cardinality
-    object_arguments = (1,)
+    Config = Cardinality
+    query = "There {number:is|are} {number} {attribute} object{number:|s}."
+    arguments = {"number": int, "attribute": "nouns"}
     decided_by = "count"
-    pattern = re.compile(r"There (is|are) ([0-9]+) ([\w ]+?) object(s?)\.")
-    vocabulary_arguments = ((1, "circle"), (2, "circle"))
     axes = {"": ("queried objects", "their number in the scene")}
-    pair_note = "The pair is of the objects that the query names; the scene's other objects are not counted here."
 
     @staticmethod
-    def text(args: Sequence[Any]) -> str:
-        return f"There is 1 {args[1]} object." if args[0] == 1 else f"There are {args[0]} {args[1]} objects."
+    def truth(scene: Scene, number: int, attribute: str) -> bool:
+        return len(objects_of(scene, attribute)) == number
 
     @staticmethod
-    def parse(match: re.Match[str]) -> tuple[Any, ...]:
-        return int(match[2]), parse_noun(match[3])
+    def pair(scene: Scene, number: int, attribute: str) -> Pair:
+        return attribute, str(len(objects_of(scene, attribute)))
 
     @staticmethod
-    def truth(scene: Scene, args: Sequence[Any]) -> tuple[bool, Pair]:
-        number = len(objects_of(scene, args[1]))
-        return number == args[0], (args[1], str(number))
+    def recount(cells: CellsOf, number: int, attribute: str) -> tuple[bool, Pair]:
+        queried = cells[attribute]
+        return len(queried) == number, (attribute, str(len(queried)))
 
     @staticmethod
-    def recount(args: Sequence[Any], cells: CellsOf) -> tuple[bool, Pair]:
-        queried = cells[args[1]]
-        return len(queried) == args[0], (args[1], str(len(queried)))
-
-    @staticmethod
-    def alternatives(scene: Scene, args: Sequence[Any]) -> list[tuple[Any, ...]]:
+    def alternatives(scene: Scene, number: int, attribute: str) -> list[Arguments]:
         """Four of the block of six numbers (1 to 6, 7 to 12, ...) that holds the right one."""
-        number = len(objects_of(scene, args[1]))
-        first = 6 * ((max(number, 1) - 1) // 6) + 1
-        others = [n for n in range(first, first + 6) if n != number]
-        draw = streams.words(streams.stream_key("alternatives", repr(scene), str(args)), 0, 1, len(others))[0]
-        return [(n, args[1]) for n in sorted([number, *(others[i] for i in draw.argsort()[:3])])]
+        right = len(objects_of(scene, attribute))
+        first = 6 * ((max(right, 1) - 1) // 6) + 1
+        others = [n for n in range(first, first + 6) if n != right]
+        key = streams.stream_key("alternatives", repr(scene), str((number, attribute)))
+        draw = streams.words(key, 0, 1, len(others))[0]
+        numbers = sorted([right, *(others[i] for i in draw.argsort()[:3])])
+        return [{"number": n, "attribute": attribute} for n in numbers]
 
     @staticmethod
-    def open_question(scene: Scene, args: Sequence[Any]) -> OpenQuestion:
-        return OpenQuestion(f"How many {args[1]} objects are there?", str(len(objects_of(scene, args[1]))))
-
-    @staticmethod
-    def other_pairs(args: Sequence[Any], cells: CellsOf) -> set[Pair]:
-        """The numbers of the other attributes of the queried kind: of shapes, where the query names a shape."""
-
-        def kind(words: str) -> tuple[bool, bool]:
-            return words in COLOURS, words in SHAPES
-
-        others = [words for words in cells if kind(words) == kind(args[1]) and words != args[1]]
-        return {(words, str(len(cells[words]))) for words in others}
-
-    @classmethod
-    def held_out_key(cls, args: Sequence[Any]) -> frozenset[str]:
-        return frozenset(map(str, args))
+    def open_question(scene: Scene, number: int, attribute: str) -> OpenQuestion:
+        return OpenQuestion(f"How many {attribute} objects are there?", str(len(objects_of(scene, attribute))))
 
     @staticmethod
     def auxiliary_words(pair: Pair) -> list[str]:
@@ -144,9 +114,8 @@ class CardinalityTask(Task):
                 )
             pairs = [self.pair_number((attribute, n)) for n in of_side]
             templates.append((side, pairs, [self.query_number(n, attribute) for n in of_side]))
-        self.group_kinds = np.array([self._groups_of(query.args[1]) for query in self.queries])
         self._of_pair = np.array([(self._attributes.index(a), int(n)) for a, n in self.pairs])  # (attribute, number)
-        self.most_objects = self._totals(numbers[-1])[1]
+        self.set_groups([self._groups_of(query.args[1]) for query in self.queries], self._totals(numbers[-1])[1])
         if len(self._attributes) < 2 and config.distractors[1]:
             raise ValueError("world: no kind of object is left for a distractor; add colours or shapes")
         self._asked = numbers if self.exchanged else [-1]
@@ -175,10 +144,6 @@ class CardinalityTask(Task):
                 )
         default = splits.held_out_numbers(self._attributes, numbers)
         return {a: sorted(self.config.held_out.get(a, default[a])) for a in self._attributes}
-
-    def held_out(self) -> dict[str, Any]:
-        pairs = [[a, str(n)] for a in self._attributes for n in self._held_out_numbers[a]]
-        return {"pairs": pairs, "queries": [[a, n] for a, n in pairs]}
 
     def _totals(self, number: int) -> tuple[int, int]:
         """Lowest and highest total number of objects of scenes with a queried number."""

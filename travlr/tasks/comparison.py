@@ -6,21 +6,20 @@ The pair is the numbers of the two, in the query's order (section 3 and appendix
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
 from pydantic import Field, model_validator
 
 import splits
-from render.text import parse_noun, plural
+from render.text import plural
 from travlr import streams
 from travlr.config import Config, RangeFrom0, RangeFrom1
 from travlr.scene import Scene, objects_of
 from travlr.settings import Settings
-from travlr.tasks.base import SIDES, CellsOf, Draw, OpenQuestion, Pair, Task, Template, choose_from, numbers_of
+from travlr.tasks.base import Arguments, CellsOf, OpenQuestion, Pair
 from travlr.tasks.exchange import STRICT, check_exchange, exchange_numbers
+from travlr.tasks.vectorised import SIDES, Draw, Task, Template, choose_from, numbers_of
 
 COMPARISONS = {"more": 1, "fewer": -1}  # comparison -> sign of first minus second number when it is true
 CHAIN = 4  # numbers in a scene with preset=strict: the two compared and two further ones
@@ -54,45 +53,39 @@ class Comparison(Config):
 
 
 class ComparisonTask(Task):
-    """Groups: the first attribute's objects, the second's, the distractors.
+    """Which of two kinds of objects are more.
+
+    Groups: the first attribute's objects, the second's, the distractors.
 
     With `preset=strict` there is one group of all objects; `exchange` adds the attribute that queries name.
     """
 
-    name, title, Config = "comparison", "which of two kinds of objects are more", Comparison
-    object_arguments = (1, 2)
+    Config = Comparison
+    query = "There are {comparison} {first:nouns} than {second:nouns}."
+    arguments = {"comparison": list(COMPARISONS), "first": "nouns", "second": "nouns"}
     decided_by = "counts"
-    pattern = re.compile(rf"There are ({'|'.join(COMPARISONS)}) ([\w ]+?) than ([\w ]+?)\.")
-    vocabulary_arguments = tuple((comparison, "red", "circle") for comparison in COMPARISONS)
     axes = {"comparison": ("number of the first", "number of the second")}
-    pair_note = "The query names two kinds of objects; the numbers are in its order."
 
     @staticmethod
-    def text(args: Sequence[Any]) -> str:
-        return f"There are {args[0]} {plural(args[1])} than {plural(args[2])}."
+    def truth(scene: Scene, comparison: str, first: str, second: str) -> bool:
+        return (len(objects_of(scene, first)) - len(objects_of(scene, second))) * COMPARISONS[comparison] > 0
 
     @staticmethod
-    def parse(match: re.Match[str]) -> tuple[Any, ...]:
-        return match[1], parse_noun(match[2]), parse_noun(match[3])
+    def pair(scene: Scene, comparison: str, first: str, second: str) -> Pair:
+        return "comparison", str(len(objects_of(scene, first))), str(len(objects_of(scene, second)))
 
     @staticmethod
-    def truth(scene: Scene, args: Sequence[Any]) -> tuple[bool, Pair]:
-        a, b = (len(objects_of(scene, attribute)) for attribute in args[1:])
-        return (a - b) * COMPARISONS[args[0]] > 0, ("comparison", str(a), str(b))
+    def recount(cells: CellsOf, comparison: str, first: str, second: str) -> tuple[bool, Pair]:
+        a, b = len(cells[first]), len(cells[second])
+        answer = a > b if comparison == "more" else a < b
+        return answer, ("comparison", str(a), str(b))
 
     @staticmethod
-    def recount(args: Sequence[Any], cells: CellsOf) -> tuple[bool, Pair]:
-        first, second = len(cells[args[1]]), len(cells[args[2]])
-        answer = first > second if args[0] == "more" else first < second
-        return answer, ("comparison", str(first), str(second))
+    def alternatives(scene: Scene, comparison: str, first: str, second: str) -> list[Arguments]:
+        return [{"comparison": word, "first": first, "second": second} for word in COMPARISONS]
 
     @staticmethod
-    def alternatives(scene: Scene, args: Sequence[Any]) -> list[tuple[Any, ...]]:
-        return [(comparison, *args[1:]) for comparison in COMPARISONS]
-
-    @staticmethod
-    def open_question(scene: Scene, args: Sequence[Any]) -> OpenQuestion:
-        first, second = args[1:]
+    def open_question(scene: Scene, comparison: str, first: str, second: str) -> OpenQuestion:
         counts = {attribute: len(objects_of(scene, attribute)) for attribute in (first, second)}
         if counts[first] == counts[second]:
             raise ValueError(f"there are as many {plural(first)} as {plural(second)}: {counts[first]}")
@@ -116,9 +109,6 @@ class ComparisonTask(Task):
     def build(self) -> None:
         attributes = self.compared_attributes()
         self._kinds = np.array([self.world.matching(attribute) for attribute in attributes])
-        self.most_objects = 2 * self.config.numbers[1] - 1 + self.config.distractors[1]
-        if self.exchanged:  # scenes fill the grid at most
-            self.most_objects = min(self.most_objects, self.world.cells)
         unordered = [tuple(sorted(names)) for names in itertools.combinations(attributes, 2)]
         self._held_out_attributes = self._read_attributes(unordered, attributes)
         held_out = set(self._held_out_attributes)
@@ -134,7 +124,8 @@ class ComparisonTask(Task):
             groups = [self.noun_groups(*names) for names in compared]
         if self.config.distractors[1] and () in self.kind_lists:
             raise ValueError("world: no kind of object is left for a distractor; add colours or shapes")
-        self.group_kinds = np.array(groups).reshape(len(groups), -1)
+        most = 2 * self.config.numbers[1] - 1 + self.config.distractors[1]
+        self.set_groups(groups, min(most, self.world.cells) if self.exchanged else most)  # exchanged: fills the grid
         self._compared = np.array([[attributes.index(name) for name in names] for names in compared]).reshape(-1, 2)
         self._numbers = np.array([[int(a), int(b)] for _, a, b in self.pairs]).reshape(-1, 2)
         if self.exchanged:
@@ -157,12 +148,6 @@ class ComparisonTask(Task):
             if tuple(sorted(names)) not in unordered:
                 raise ValueError(f"held_out.attributes: {names} is not two different attributes of {attributes}")
         return [tuple(sorted(names)) for names in held_out]
-
-    def held_out(self) -> dict[str, Any]:
-        return {
-            "pairs": [["comparison", str(a), str(b)] for a, b in self._numbers_of_side("out")],
-            "queries": [list(names) for names in self._held_out_attributes],
-        }
 
     def group_counts(self, draw: Draw) -> np.ndarray:
         if self.exchanged:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from travlr.config import Config
-from travlr.tasks.base import groups_of, shuffled
+from travlr.tasks.vectorised import groups_of, shuffled
 
 STRICT: dict[str, Any] = {"style": {"image": "equal_area"}}  # of every task with preset=strict
 

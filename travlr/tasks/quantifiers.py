@@ -7,33 +7,20 @@ the scene and the two numbers that Table 1 of the paper gives for it (section 3 
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from pydantic import Field, model_validator
 
 import splits
-from render.text import parse_noun
 from travlr import streams
 from travlr.config import Config, RangeFrom0, RangeFrom1
-from travlr.scene import Object, Scene
+from travlr.scene import Object, Scene, described
 from travlr.settings import Settings
-from travlr.tasks.base import (
-    MATCHINGS,
-    SIDES,
-    Cells,
-    CellsOf,
-    Draw,
-    OpenQuestion,
-    Pair,
-    Task,
-    Template,
-    choose_from,
-    numbers_of,
-)
+from travlr.tasks.base import Arguments, Cells, CellsOf, OpenQuestion, Pair
 from travlr.tasks.exchange import STRICT, check_exchange, mentioned_between, rank_among
+from travlr.tasks.vectorised import MATCHINGS, SIDES, Draw, Task, Template, choose_from, numbers_of
 
 # Table 1 by regions of X and Y. A quantifier and its complement share the first part of their pairs; the second part of
 # the *vacant* one (all, none, only) is `spare`, that of the other is `decides`, which is empty exactly when the vacant
@@ -45,7 +32,7 @@ FAMILIES: dict[tuple[str, str], dict[str, int]] = {
     ("only", "not only"): {"shared": 0, "decides": 2, "spare": 1},
 }
 QUANTIFIERS = tuple(quantifier for family in FAMILIES for quantifier in family)
-WORDS = {q: f"{q.capitalize()}{' of' if q in ('some', 'none') else ''} the" for q in QUANTIFIERS}
+WORDS = {q: f"{q}{' of' if q in ('some', 'none') else ''} the" for q in QUANTIFIERS}
 
 
 def family_of(quantifier: str) -> tuple[str, str]:
@@ -143,7 +130,9 @@ class Quantifiers(Config):
 
 
 class QuantifiersTask(Task):
-    """Groups: `REGIONS`. The two scenes of a couple have equal numbers of objects in all and in the third region, and,
+    """All, not all, some, none, only, not only.
+
+    Groups: `REGIONS`. The two scenes of a couple have equal numbers of objects in all and in the third region, and,
     as far as the held-out pairs allow, in the region that both their pairs count.
 
     With `preset=strict`, as many objects of the query's shape as the deciding region holds exchange colours with as
@@ -152,56 +141,45 @@ class QuantifiersTask(Task):
     those of *not all*, *some* and *not only*.
     """
 
-    name, title, Config = "quantifiers", "all, not all, some, none, only, not only", Quantifiers
-    object_arguments = (1, 2)
+    Config = Quantifiers
+    query = "{quantifier} {first} objects are {second} objects."
+    arguments = {"quantifier": WORDS, "first": "nouns", "second": "nouns"}
     decided_by = "binding"
-    pattern = re.compile(rf"({'|'.join(WORDS.values())}) ([\w ]+?) objects are ([\w ]+?) objects\.")
-    vocabulary_arguments = tuple((quantifier, "red", "circle") for quantifier in QUANTIFIERS)
     axes = {q: (REGIONS[table_1(q)[0]], REGIONS[table_1(q)[1]]) for q in QUANTIFIERS}
-    pair_note = (
-        "A scene counts in the map of the quantifier that is true of it; the first and the second set are "
-        "the objects that the query names first and second."
-    )
 
     @staticmethod
-    def text(args: Sequence[Any]) -> str:
-        return f"{WORDS[args[0]]} {args[1]} objects are {args[2]} objects."
+    def truth(scene: Scene, quantifier: str, first: str, second: str) -> bool:
+        return QuantifiersTask.pair(scene, quantifier, first, second)[0] == quantifier
 
     @staticmethod
-    def parse(match: re.Match[str]) -> tuple[Any, ...]:
-        quantifier = next(q for q, words in WORDS.items() if words == match[1])
-        return quantifier, parse_noun(match[2]), parse_noun(match[3])
+    def pair(scene: Scene, quantifier: str, first: str, second: str) -> Pair:
+        """The quantifier of the query's family that is true, and the numbers of Table 1 for it."""
+        counts = region_counts(scene, first, second)
+        vacant, other = family_of(quantifier)
+        true = vacant if counts[FAMILIES[vacant, other]["decides"]] == 0 else other
+        return true, *(str(counts[region]) for region in table_1(true))
 
     @staticmethod
-    def truth(scene: Scene, args: Sequence[Any]) -> tuple[bool, Pair]:
-        counts = region_counts(scene, args[1], args[2])
-        family = family_of(args[0])
-        true = family[0] if counts[FAMILIES[family]["decides"]] == 0 else family[1]
-        a, b = table_1(true)
-        return true == args[0], (true, str(counts[a]), str(counts[b]))
-
-    @staticmethod
-    def recount(args: Sequence[Any], cells: CellsOf) -> tuple[bool, Pair]:
-        x, y = cells[args[1]], cells[args[2]]
-        answer = TRUE_WHEN[args[0]](x, y)
-        true: str = args[0] if answer else OPPOSITE[args[0]]
+    def recount(cells: CellsOf, quantifier: str, first: str, second: str) -> tuple[bool, Pair]:
+        x, y = cells[first], cells[second]
+        answer = TRUE_WHEN[quantifier](x, y)
+        true = quantifier if answer else OPPOSITE[quantifier]
         return answer, (true, *(str(len(part)) for part in COUNTED[true](x, y)))
 
     @staticmethod
-    def alternatives(scene: Scene, args: Sequence[Any]) -> list[tuple[Any, ...]]:
-        return [(quantifier, *args[1:]) for quantifier in family_of(args[0])]
+    def alternatives(scene: Scene, quantifier: str, first: str, second: str) -> list[Arguments]:
+        return [{"quantifier": word, "first": first, "second": second} for word in family_of(quantifier)]
 
     @staticmethod
-    def open_question(scene: Scene, args: Sequence[Any]) -> OpenQuestion:
+    def open_question(scene: Scene, quantifier: str, first: str, second: str) -> OpenQuestion:
         """How many objects are in the region that decides. There are none exactly where all, none or only is true."""
-        decides = FAMILIES[family_of(args[0])]["decides"]
-        x, y = args[1:]
+        decides = FAMILIES[family_of(quantifier)]["decides"]
         question = (
-            f"How many of the {x} objects are {y} objects?",
-            f"How many of the {x} objects are not {y} objects?",
-            f"How many of the {y} objects are not {x} objects?",
+            f"How many of the {first} objects are {second} objects?",
+            f"How many of the {first} objects are not {second} objects?",
+            f"How many of the {second} objects are not {first} objects?",
         )[decides]
-        return OpenQuestion(question, str(region_counts(scene, x, y)[decides]))
+        return OpenQuestion(question, str(region_counts(scene, first, second)[decides]))
 
     @staticmethod
     def auxiliary_words(pair: Pair) -> list[str]:
@@ -213,8 +191,6 @@ class QuantifiersTask(Task):
 
     def build(self) -> None:
         config, numbers = self.config, numbers_of(self.config.numbers)
-        # Without exchanges a couple's smaller scene has as many objects: with the most distractors.
-        self.most_objects = (3 if self.exchanged else 2) * numbers[-1] + config.distractors[1]
         if self.exchanged and config.distractors[1] - config.distractors[0] < numbers[-1]:
             raise ValueError(
                 f"preset=strict: distractors={config.distractors} must span at least {numbers[-1]}, as an "
@@ -229,11 +205,12 @@ class QuantifiersTask(Task):
             for vacant, other in FAMILIES:
                 self._add_family(side, vacant, other, numbers, nouns_of_side)
         nouns, colours = [query.args[1:] for query in self.queries], self.world.colours
-        groups = [self._groups_of(*words) for words in nouns]
-        self.group_kinds = np.array(groups, np.intp).reshape(-1, 2 if self.exchanged else 4)
+        # Without exchanges a couple's smaller scene has as many objects: with the most distractors.
+        most = (3 if self.exchanged else 2) * numbers[-1] + config.distractors[1]
+        self.set_groups([self._groups_of(*words) for words in nouns], most)
         self._colour_first = np.array([first in colours for first, _ in nouns], bool)
         shape_and_colour = [words[::-1] if words[0] in colours else words for words in nouns]
-        self._of_shape = self.described([shape for shape, _ in shape_and_colour])
+        self._of_shape = described(self.world, [shape for shape, _ in shape_and_colour])
         self._colour = np.array([colours.index(colour) for _, colour in shape_and_colour], np.intp)
         # Of each pair: whether its quantifier is vacant, its two numbers, its family's shared and deciding region.
         self._pair_table = np.array([self._row_of(*pair) for pair in self.pairs]).reshape(-1, 5)
@@ -278,16 +255,6 @@ class QuantifiersTask(Task):
             if len(item) != 2 or any(n not in numbers for n in item):
                 raise ValueError(f"held_out.numbers: {item} is not two numbers from {numbers[0]} to {numbers[-1]}")
         return [(a, b) for a, b in held_out]
-
-    def held_out(self) -> dict[str, Any]:
-        numbers, pairs = numbers_of(self.config.numbers), []
-        for vacant, other in FAMILIES:
-            of_vacant, of_other = self._held_out_of(vacant), self._held_out_of(other)
-            if self.exchanged:
-                of_vacant = [_exchanged_pair(vacant, a, b, numbers) for a, b in of_other]
-            pairs += [[vacant, str(a), str(b)] for a, b in of_vacant]
-            pairs += [[other, str(a), str(b)] for a, b in of_other]
-        return {"pairs": pairs, "queries": [list(names) for names in self._held_out_attributes]}
 
     @staticmethod
     def _row_of(quantifier: str, first: str, second: str) -> tuple[bool, int, int, int, int]:

@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import itertools
 import math
-import re
-from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from collections.abc import Callable
+from typing import Literal
 
 import numpy as np
 from pydantic import Field, model_validator
 
 import splits
-from render.text import noun, parse_noun
+from render.text import noun
 from travlr.config import Config, Count, RangeFrom0
-from travlr.scene import Object, Scene, column_name, objects_of, row_name
+from travlr.scene import Object, Scene, column_name, described, objects_of, row_name
 from travlr.settings import Settings
-from travlr.tasks.base import SIDES, CellsOf, Draw, OpenQuestion, Pair, Task, Template, choose_from
+from travlr.tasks.base import Arguments, CellsOf, OpenQuestion, Pair
 from travlr.tasks.exchange import STRICT
+from travlr.tasks.vectorised import SIDES, Draw, Task, Template, choose_from
 
 RELATIONS = {  # relation -> (axis, sign of second minus first coordinate when it is true)
     "to the left of": ("horizontal", 1),
@@ -77,73 +77,63 @@ class Spatiality(Config):
 
 
 class SpatialityTask(Task):
-    """Groups: the first queried object, the second, the distractors (which neither attribute describes).
+    """Spatial relations between two objects.
+
+    Groups: the first queried object, the second, the distractors (which neither attribute describes).
 
     With `preset=strict` each distractor is a group of its own.
     """
 
-    name, title, Config = "spatiality", "spatial relations between two objects", Spatiality
-    object_arguments = (0, 2)
-    uses_positions = True
+    Config = Spatiality
+    query = "The {first:noun} is {relation} the {second:noun}."
+    arguments = {"first": "nouns", "relation": list(RELATIONS), "second": "nouns"}
     decided_by = "place"
-    pattern = re.compile(rf"The ([\w ]+?) is ({'|'.join(RELATIONS)}) the ([\w ]+)\.")
-    vocabulary_arguments = tuple(("red circle", relation, "blue square") for relation in RELATIONS)
     axes = {
         "horizontal": ("column of the first object", "column of the second object"),
         "vertical": ("row of the first object", "row of the second object"),
     }
-    pair_note = "The first object is the one that the query names first."
 
     @staticmethod
-    def text(args: Sequence[Any]) -> str:
-        return f"The {noun(args[0])} is {args[1]} the {noun(args[2])}."
+    def truth(scene: Scene, first: str, relation: str, second: str) -> bool:
+        a, b = _coordinates(scene, first, relation, second)
+        return (b - a) * RELATIONS[relation][1] > 0
 
     @staticmethod
-    def parse(match: re.Match[str]) -> tuple[Any, ...]:
-        return parse_noun(match[1]), match[2], parse_noun(match[3])
+    def pair(scene: Scene, first: str, relation: str, second: str) -> Pair:
+        axis = RELATIONS[relation][0]
+        return axis, *(COORDINATE_NAME[axis](place) for place in _coordinates(scene, first, relation, second))
 
     @staticmethod
-    def truth(scene: Scene, args: Sequence[Any]) -> tuple[bool, Pair]:
-        axis, sign = RELATIONS[args[1]]
-        first, second = (_only_one(scene, args[i]) for i in (0, 2))
-        a, b = (o.column if axis == "horizontal" else o.row for o in (first, second))
-        return (b - a) * sign > 0, (axis, COORDINATE_NAME[axis](a), COORDINATE_NAME[axis](b))
-
-    @staticmethod
-    def recount(args: Sequence[Any], cells: CellsOf) -> tuple[bool, Pair]:
-        first, second = cells[args[0]], cells[args[2]]
-        if len(first) != 1 or len(second) != 1:
-            raise ValueError(f"the scene has {len(first)} {args[0]} and {len(second)} {args[2]}, not one each")
-        (y, x), (v, u) = *first, *second
-        answer = {"to the left of": x < u, "to the right of": x > u, "above": y < v, "below": y > v}[args[1]]
-        if args[1] in ("above", "below"):
+    def recount(cells: CellsOf, first: str, relation: str, second: str) -> tuple[bool, Pair]:
+        if len(cells[first]) != 1 or len(cells[second]) != 1:
+            raise ValueError(
+                f"the scene has {len(cells[first])} {first} and {len(cells[second])} {second}, not one each"
+            )
+        (y, x), (v, u) = *cells[first], *cells[second]
+        answer = {"to the left of": x < u, "to the right of": x > u, "above": y < v, "below": y > v}[relation]
+        if relation in ("above", "below"):
             return answer, ("vertical", str(y + 1), str(v + 1))
         return answer, ("horizontal", chr(65 + x), chr(65 + u))
 
     @staticmethod
-    def alternatives(scene: Scene, args: Sequence[Any]) -> list[tuple[Any, ...]]:
-        axis = RELATIONS[args[1]][0]
-        return [(args[0], relation, args[2]) for relation in RELATIONS if RELATIONS[relation][0] == axis]
+    def alternatives(scene: Scene, first: str, relation: str, second: str) -> list[Arguments]:
+        return [{"first": first, "relation": word, "second": second} for word in _of_axis(relation)]
 
     @staticmethod
-    def open_question(scene: Scene, args: Sequence[Any]) -> OpenQuestion:
-        first, second = noun(args[0]), noun(args[2])
-        near, far = (relation for _, relation, _ in SpatialityTask.alternatives(scene, args))
-        true = [r for r in (near, far) if SpatialityTask.truth(scene, (args[0], r, args[2]))[0]]
+    def open_question(scene: Scene, first: str, relation: str, second: str) -> OpenQuestion:
+        near, far = _of_axis(relation)
+        true = [word for word in (near, far) if SpatialityTask.truth(scene, first, word, second)]
+        one, other = noun(first), noun(second)
         if not true:
-            raise ValueError(f"the {first} is neither {near} nor {far} the {second}")
+            raise ValueError(f"the {one} is neither {near} nor {far} the {other}")
         wordings = {}
-        for relation, opposite in ((near, far), (far, near)):
+        for word, opposite in ((near, far), (far, near)):
             forward = ("{0}", "{1} is {0}", "{0} {2}", "{1} is {0} {2}", "{0} {2} is {1}")
-            phrases = [form.format(word, first, second) for word in ANSWERS[relation] for form in forward]
-            phrases += [form.format(word, second, first) for word in ANSWERS[opposite] for form in forward[1:]]
-            wordings[ANSWERS[relation][0]] = tuple(phrases)
-        text = f"Is the {first} {near} or {far} the {second}?".replace(" of or", " or")
+            phrases = [form.format(answer, one, other) for answer in ANSWERS[word] for form in forward]
+            phrases += [form.format(answer, other, one) for answer in ANSWERS[opposite] for form in forward[1:]]
+            wordings[ANSWERS[word][0]] = tuple(phrases)
+        text = f"Is the {one} {near} or {far} the {other}?".replace(" of or", " or")
         return OpenQuestion(text, ANSWERS[true[0]][0], wordings)
-
-    @staticmethod
-    def predicate(args: Sequence[Any]) -> str:
-        return {"to the left of": "left", "to the right of": "right"}.get(args[1], args[1])
 
     @staticmethod
     def auxiliary_words(pair: Pair) -> list[str]:
@@ -158,9 +148,7 @@ class SpatialityTask(Task):
 
     def build(self) -> None:
         world, attributes = self.world, self.compared_attributes()
-        self.most_objects = 2 + self.config.distractors[1]
         self.spread = self.exchanged  # one object in each column or row, so that the occupied cells say nothing
-        self.anchors = self.most_objects if self.spread else 2
         self._positions = {  # axis -> side -> ordered pairs of coordinates
             "horizontal": self._sides_of_axis("horizontal", "columns", world.columns),
             "vertical": self._sides_of_axis("vertical", "rows", world.rows),
@@ -178,15 +166,16 @@ class SpatialityTask(Task):
         groups = [self.noun_groups(*names) for names in nouns]
         if self.config.distractors[1] and () in self.kind_lists:
             raise ValueError("world: no kind of object is left for a distractor; add colours or shapes")
-        further = self.most_objects - 3 if self.spread else 0
-        self.group_kinds = np.array([group + group[2:] * further for group in groups]).reshape(len(groups), -1)
+        most = 2 + self.config.distractors[1]
+        further = most - 3 if self.spread else 0
+        self.set_groups([group + group[2:] * further for group in groups], most)
         coordinates: dict[Pair, tuple[bool, int, int]] = {
             (axis, COORDINATE_NAME[axis](a), COORDINATE_NAME[axis](b)): (axis == "horizontal", a, b)
             for axis, sides_of_axis in self._positions.items()
             for a, b in itertools.chain(*sides_of_axis.values())
         }
         self._coordinates = np.array([coordinates[pair] for pair in self.pairs]).reshape(-1, 3)
-        self._described = [self.described(attributes) for attributes in zip(*nouns, strict=True)]
+        self._described = [described(world, attributes) for attributes in zip(*nouns, strict=True)]
 
     def _sides_of_axis(self, axis: str, setting: str, length: int) -> dict[str, list[tuple[int, int]]]:
         """Ordered pairs of coordinates of each side, sorted."""
@@ -203,14 +192,6 @@ class SpatialityTask(Task):
         else:
             held_out = splits.both_orders(splits.held_out_positions(length, axis))
         return {"in": sorted(set(itertools.permutations(range(length), 2)) - held_out), "out": sorted(held_out)}
-
-    def held_out(self) -> dict[str, Any]:
-        pairs = [
-            [axis, COORDINATE_NAME[axis](a), COORDINATE_NAME[axis](b)]
-            for axis, sides in self._positions.items()
-            for a, b in sides["out"]
-        ]
-        return {"pairs": pairs, "queries": [list(names) for names in self._held_out_objects]}
 
     def exchange(
         self, draw: Draw, grid: np.ndarray, keys: np.ndarray, words: np.ndarray
@@ -229,31 +210,40 @@ class SpatialityTask(Task):
             counts[:, 2] = choose_from(self.config.distractors, draw.words[:, 1])
         return counts
 
-    def anchor_places(self, draw: Draw) -> np.ndarray:
+    def anchor_cells(self, draw: Draw) -> np.ndarray:
         """The queried objects are free along the axis that the query does not ask about."""
-        horizontal = self._coordinates[draw.pair, 0] == 1
-        return np.where(horizontal, self.world.rows, self.world.columns)[:, None]
-
-    def anchor_cells(self, draw: Draw, places: np.ndarray) -> np.ndarray:
-        horizontal = self._coordinates[draw.pair, :1] == 1
+        horizontal = self._coordinates[draw.pair, :1, None] == 1
         along = self._coordinates[draw.pair, 1:]  # (N, 2)
+        width, height = self.world.columns, self.world.rows
         if self.spread:  # the distractors take the other coordinates in order
-            free = np.ones((len(along), self.world.columns), bool)
+            free = np.ones((len(along), width), bool)
             np.put_along_axis(free, along, False, axis=1)
             along = np.concatenate([along, np.nonzero(free)[1].reshape(len(along), -1)], axis=1)
-        width = self.world.columns
-        return np.where(horizontal, places * width + along, along * width + places)
+        across = np.arange(max(width, height))
+        cells = np.where(horizontal, across * width + along[..., None], along[..., None] * width + across)
+        return np.where(across < np.where(horizontal, height, width), cells, -1)
 
     def capacity(self, template: Template) -> int:
         relation = self.queries[template.texts[0]].args[1]
         across = self.world.rows if RELATIONS[relation][0] == "horizontal" else self.world.columns
         if self.spread:
-            numbers = [self.kinds_in_group(int(template.texts[0]), group) for group in range(self.anchors)]
-            return across**self.anchors * math.prod(numbers)
+            numbers = [self.kinds_in_group(int(template.texts[0]), group) for group in range(self.most_objects)]
+            return across**self.most_objects * math.prod(numbers)
         lowest = self.config.distractors[0]
         kinds = [[self.kinds_in_group(int(query), group) for group in range(3)] for query in template.texts]
         fewest = min(first * second * rest**lowest for first, second, rest in kinds)
         return across**2 * fewest * self.placements(self.world.cells - 2, lowest)
+
+
+def _of_axis(relation: str) -> list[str]:
+    """The two relations of the axis of a relation."""
+    return [word for word in RELATIONS if RELATIONS[word][0] == RELATIONS[relation][0]]
+
+
+def _coordinates(scene: Scene, first: str, relation: str, second: str) -> list[int]:
+    """Columns, or for above and below rows, of the two objects."""
+    objects = [_only_one(scene, attribute) for attribute in (first, second)]
+    return [o.column if RELATIONS[relation][0] == "horizontal" else o.row for o in objects]
 
 
 def _only_one(scene: Scene, attribute: str) -> Object:
