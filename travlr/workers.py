@@ -63,15 +63,15 @@ class Progress:
             print(f"[{'.' * 30}] 0 of {self._total:,} {self._unit}", end="", file=sys.stderr, flush=True)
         return self
 
-    def advance(self, rows: int, note: str = "") -> None:
-        """Count further rows. note: what else the line says."""
+    def advance(self, rows: int) -> None:
+        """Count further rows."""
         self._done += rows
         now = time.monotonic()
         rate = self._done / max(now - self._started, 1e-9)
         minutes, seconds = divmod(int((self._total - self._done) / max(rate, 1e-9)), 60)
         time_left = f"{minutes}:{seconds:02d}"
         speed = f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}"
-        text = f"{self._done:,} of {self._total:,} {self._unit}, {speed}/s, {time_left} left{note and f', {note}'}"
+        text = f"{self._done:,} of {self._total:,} {self._unit}, {speed}/s, {time_left} left"
         if self._terminal:
             filled = 30 * self._done // max(self._total, 1)
             print(f"\r[{'#' * filled}{'.' * (30 - filled)}] {text}\x1b[K", end="", file=sys.stderr, flush=True)

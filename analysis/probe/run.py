@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
 import time
 from collections.abc import Mapping, Sequence
@@ -50,7 +49,6 @@ def probe(config: Probe, scorer: Scorer | None = None, log: Log = print) -> list
     `strict`, also for items that were not scored.
     """
     failures: list[str] = []
-    _check_out(Path(config.out))
     models = load_models(config, scorer, failures)
     model = next(models, None)  # so that a wrong name is reported before anything slow starts
     if model is None and failures:
@@ -102,14 +100,6 @@ def _check_scored(config: Probe, inputs: Sequence[ProbeInput], results: Sequence
             raise ValueError(f"strict=true: {name}: {row.coverage}")
     if config.strict and (refused := [line for one in inputs for line in one.corpus.refused]):
         raise ValueError(f"strict=true: left out of the corpus: {len(refused):,}; the first is {refused[0]}")
-
-
-def _check_out(out: Path) -> None:
-    """Raise `ValueError` where results cannot be written."""
-    existing = next(path for path in (out, *out.absolute().parents) if path.exists())
-    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
-        why = "cannot be written to" if existing.is_dir() else "is a file"
-        raise ValueError(f"out={out}: {existing} {why}; name another folder")
 
 
 # One run -------------------------------------------------------------------------------------------------------------

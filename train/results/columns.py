@@ -77,7 +77,6 @@ RESULT_COLUMNS: dict[str, type] = {
     "objects": str,  # JSON: of form=read, objects found, missed, invented, misplaced, miscoloured, misshaped
     "input_tokens": int,
     "output_tokens": int,
-    "cost": float,
 }
 
 
