@@ -1,6 +1,6 @@
 """The evaluation command: `python evaluate.py --help`."""
 
-from travlr.start import start_command
+from train.vlm.command import command
 
 if __name__ == "__main__":
-    start_command("evaluate", "train.vlm.command")
+    command()

@@ -234,11 +234,11 @@ def print_summary(folder: str, manifest: dict[str, Any]) -> None:
 
 def _help_settings() -> str:
     """Every setting with its default: of writing, of all tasks, then what each task changes and adds."""
-    lines = [f"task=  # one of {', '.join(TASKS)}, or your own as package.module:Class", *help_lines(GenerateArguments)]
-    common = help_lines(Config, without=("task",))
+    lines = [f"task=  # one of {', '.join(TASKS)}, or your own as package.module:Class", *help_lines(DEFAULT_JOB)]
+    common = help_lines(Config(), without=("task",))
     lines += ["", "of every task, where its own list below does not say otherwise", *common]
     for name, task in TASKS.items():
-        additions = [line for line in help_lines(task.Config, without=("task",)) if line not in common]
+        additions = [line for line in help_lines(task.Config(), without=("task",)) if line not in common]
         lines += ["", f"task={name}  # {task.text(task.language().samples()[0])}", *additions]
     return "\n".join(f"  {line}".rstrip() for line in lines)
 
@@ -270,7 +270,7 @@ def command() -> None:
         ConfigStore.instance().store(group="task", name=name, node=node, package="_global_")
     hydra_command(
         "generate",
-        {"defaults": ["_self_", {"task": None}], **GenerateArguments().model_dump(), **_defaults(Config)},
+        {"defaults": ["_self_", {"task": None}], **DEFAULT_JOB.model_dump(), **_defaults(Config)},
         HELP.format(settings=_help_settings()),
         sweep_dir="data",
         main=main,

@@ -131,16 +131,16 @@ def _of_setting(name: str, error: Any) -> str:
 # Help ----------------------------------------------------------------------------------------------------------------
 
 
-def help_lines(model: type[Settings], without: tuple[str, ...] = ()) -> list[str]:
-    """Lines for each setting of a model and of the models in it: `name=default  # description`, wrapped."""
+def help_lines(settings: Settings, without: tuple[str, ...] = ()) -> list[str]:
+    """Lines for each setting and those in its groups: `name=value  # description`, wrapped."""
     lines = []
-    for name, default, text in _described(model()):
+    for name, default, text in _described(settings):
         if name in without:
             continue
         start = f"{name}={as_written(default)}"
         first, others = f"{start}  # ", f"{' ' * len(start)}  # "
         lines += textwrap.wrap(text, HELP_WIDTH, initial_indent=first, subsequent_indent=others) or [start]
-    return [line.replace("$", "$$") for line in lines]
+    return lines
 
 
 def _described(settings: BaseModel, prefix: str = "") -> Iterator[tuple[str, Any, str]]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import itertools
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 
 from render.image import IMAGE_STYLES
@@ -35,7 +34,7 @@ def main(folder: Path) -> None:
             style=ShownStyle(image=style),
         )  # fmt: skip
         for form in ("true_false", "choice"):
-            asked = replace(config, form=form)
+            asked = config.changed(form=form)
             shown = SceneStyle(asked, dataset)
             list(itertools.islice(requests(asked, dataset, shown), 100))  # reads files, draws sprites
             started = time.process_time()

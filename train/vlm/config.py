@@ -2,102 +2,107 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
-from render.image import IMAGE_STYLES
-from render.text import CAPTION_STYLES
-from train.config import PRECISIONS
-from travlr.options import check_settings, option
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
+
+from travlr.config import CaptionStyle, ImageStyle, one_of
 from travlr.questions import FORMS, PROMPTS, most_tokens
 from travlr.questions.forms import SETTINGS
 from travlr.scene import SPLITS
+from travlr.settings import PathText, Settings
 from travlr.tasks import TASKS, check_name
 
 FIXED_ANSWERS = ("true_false", "choice")  # the forms that answers=likelihood is for
 
 
-@dataclass(frozen=True)
-class ShownStyle:
+def _listed(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+class ShownStyle(Settings):
     """How a model is shown the scenes of a dataset; null for the dataset's own style."""
 
-    image: str | None = option(None, "of pictures, null for the dataset's", choices=IMAGE_STYLES)
-    caption: str | None = option(None, "of captions, null for the dataset's", choices=CAPTION_STYLES)
-
-    def __post_init__(self) -> None:
-        check_settings(self, "style.")
+    image: ImageStyle | None = Field(None, description="of pictures, null for the dataset's")
+    caption: CaptionStyle | None = Field(None, description="of captions, null for the dataset's")
 
 
-@dataclass(frozen=True)
-class Evaluation:
+class Evaluation(Settings):
     """One evaluation: a model, the examples that it is asked about, and how it is asked."""
 
-    model: str = option(
-        "",
-        "a hub id or folder of a chat model, a finished run as runs/NAME, URL#NAME of a server, or with server= a NAME",
-    )
-    task: str = option("cardinality", f"{', '.join(TASKS)}, or your own as package.module:Class")
-    data: str | None = option(None, "folder of a dataset; null for data/TASK, which is generated if it is missing")
-    setting: list[str] = option(list(SETTINGS), "what the model sees, one or several", choices=SETTINGS)
-    split: list[str] = option(["test_ind", "test_ood"], "one or several", choices=SPLITS)
-    limit: int | None = option(500, "the first examples of each split, in whole couples; null for all", least=2)
-    form: str = option(
-        "true_false",
-        choices=dict.fromkeys(FORMS, "")
-        | {"choice": "of statements", "open": "a number or a word", "read": "the scene"},
-    )
-    prompt: str = option(
-        "direct",
-        choices=dict.fromkeys(PROMPTS, "")
-        | {"direct": "answer alone", "reason": "think first", "describe": "list the objects first"},
-    )
-    style: ShownStyle = field(default_factory=ShownStyle)
-    answers: str = option(
-        "generate",
-        choices={"generate": "", "likelihood": "log-probabilities of the answers of true_false and choice"},
-    )
-    max_tokens: int | None = option(
-        None, "of a reply; null for 32 (direct), 1024 (describe, read) or 4096 (reason)", least=1, below=1 << 63
-    )
-    temperature: float = option(0.0, "0 for the likeliest reply", least=0)
-    seed: int = option(0, "of replies with a temperature above 0", least=0, below=1 << 63)
-    runs: str = option("runs", "folder with a folder for each evaluation and run, and the table of all results")
-    revision: str | None = option(None, "commit, tag or branch of a hub repository")
-    device: str = option("auto", "auto, cpu, gpu, cuda:1, ... of a local model")
-    precision: str = option("auto", "of a local model", choices=PRECISIONS)
-    batch_size: int = option(8, "requests that a local model answers at a time", least=1, below=1 << 63)
-    server: str | None = option(None, "URL of an OpenAI-compatible server, such as http://localhost:8000/v1")
-    key: str = option("OPENAI_API_KEY", "name of the environment variable that holds the server's key")
-    concurrency: int = option(8, "requests that a server answers at a time", least=1, below=1 << 63)
-    timeout: float = option(300.0, "seconds that a request may take", above=0)
+    model_config = ConfigDict(hide_input_in_errors=True)  # it may be a key or a password
 
-    def __post_init__(self) -> None:
-        check_settings(self)
-        check_name(self.task)
-        address, hash_sign, name = self.model.rpartition("#")
-        if hash_sign and "://" in address and self.server is not None:
-            raise ValueError(f"model={self.model}: names a server too; give server={address} or leave out server=")
-        if hash_sign and "://" in address and name:
-            object.__setattr__(self, "server", address)
-            object.__setattr__(self, "model", name)
-        if self.server is not None and not self.server.startswith(("http://", "https://")):
-            raise ValueError(f"server={self.server}: must begin with http:// or https://")
-        if self.server is None and "://" in self.model:
-            raise ValueError(f"model={self.model}: give URL#NAME, with the name of a model of the server")
-        if self.server is not None and self.revision is not None:
-            raise ValueError(f"revision={self.revision}: is for models of the hub; a server chooses its own")
-        if self.server is not None and ("@" in self.server or "?" in self.server):
-            raise ValueError(
-                "server: must not hold a password or a key, which would be saved; give the key in a variable (key=)"
-            )
-        if self.server is not None and self.precision != "auto":
-            raise ValueError(f"precision={self.precision}: is for local models; leave it out")
+    model: str = Field(
+        "",
+        description="a hub id or folder of a chat model, a finished run as runs/NAME, or with server= a NAME (in "
+        "quotes, URL#NAME says both)",
+    )
+    task: Annotated[str, AfterValidator(check_name)] = Field(
+        "cardinality", description=f"{', '.join(TASKS)}, or your own as package.module:Class"
+    )
+    data: PathText | None = Field(
+        None, description="a dataset; null for data/TASK, which is generated if it is missing"
+    )
+    setting: Annotated[tuple[Annotated[str, one_of(SETTINGS)], ...], BeforeValidator(_listed)] = Field(
+        SETTINGS, min_length=1, description="what the model sees, one or several, such as [image,caption]"
+    )
+    split: Annotated[tuple[Annotated[str, one_of(SPLITS)], ...], BeforeValidator(_listed)] = Field(
+        ("test_ind", "test_ood"), min_length=1, description="one or several"
+    )
+    limit: int | None = Field(500, ge=2, description="the first examples of each split, in whole couples; null for all")
+    form: Annotated[str, one_of(FORMS)] = Field(
+        "true_false", description="true_false, choice (of statements), open (a number or a word) or read (the scene)"
+    )
+    prompt: Annotated[str, one_of(PROMPTS)] = Field(
+        "direct", description="direct (answer alone), reason (think first) or describe (list the objects first)"
+    )
+    style: ShownStyle = ShownStyle()
+    answers: Literal["generate", "likelihood"] = Field(
+        "generate", description="generate, or likelihood: log-probabilities of the answers of true_false and choice"
+    )
+    max_tokens: int | None = Field(
+        None, ge=1, description="of a reply; null for 32 (direct), 1024 (describe, read) or 4096 (reason)"
+    )
+    temperature: float = Field(0.0, ge=0, description="0 for the likeliest reply")
+    seed: int = Field(0, ge=0, lt=1 << 63, description="of replies with a temperature above 0")
+    runs: PathText = Field("runs", description="folder with a folder for each evaluation and run")
+    revision: str | None = Field(None, description="commit, tag or branch of a hub repository")
+    device: str = Field("auto", description="auto, cpu, gpu, cuda:1, ... of a local model")
+    precision: Literal["auto", "float32", "bf16"] = Field("auto", description="auto, float32 or bf16, of a local model")
+    batch_size: int = Field(8, ge=1, description="requests that a local model answers at a time")
+    server: str | None = Field(
+        None, description="URL of an OpenAI-compatible server, such as http://localhost:8000/v1, without a password"
+    )
+    key: str = Field("OPENAI_API_KEY", description="name of the environment variable that holds the server's key")
+    concurrency: int = Field(8, ge=1, description="requests that a server answers at a time")
+    timeout: float = Field(300.0, gt=0, description="seconds that a request may take")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _server_of_model(cls, values: Any) -> Any:
+        """Take `URL#NAME` apart."""
+        if isinstance(values, Mapping) and isinstance(values.get("model"), str) and "://" in values["model"]:
+            address, _, name = values["model"].rpartition("#")
+            if not address or values.get("server"):
+                raise ValueError(f"model={values['model']}: give server=URL and model=NAME")
+            return {**values, "server": address, "model": name}
+        return values
+
+    @model_validator(mode="after")
+    def _check(self) -> Evaluation:
+        if not self.model:
+            raise ValueError("model= is missing; give a hub id, a folder, runs/NAME, or server=URL and model=NAME")
+        if not re.fullmatch(r"https?://[^@?]+", self.server or "http://none"):  # the message must not show a password
+            raise ValueError("server: must begin with http:// or https://, and hold no password or key (see key=)")
+        if self.server is not None and (self.revision is not None or self.precision != "auto"):
+            raise ValueError(f"server={self.server}: chooses revision and precision itself; leave these out")
         if not re.fullmatch(r"[A-Za-z_]\w*", self.key, re.ASCII):  # the message must not show a key
             raise ValueError("key: must be the name of an environment variable, such as OPENAI_API_KEY")
         if self.answers == "likelihood" and (self.form not in FIXED_ANSWERS or self.prompt != "direct"):
             raise ValueError("answers=likelihood: needs form=true_false or form=choice, and prompt=direct")
+        return self
 
     @property
     def most_tokens(self) -> int:
@@ -106,13 +111,12 @@ class Evaluation:
 
 
 # Settings that change no reply: where files lie, what computes, how fast, and which examples are asked about.
-EXCLUDED = (
+EXCLUDED = {
     *("data", "setting", "split", "limit", "runs", "device", "batch_size", "key", "concurrency"),
     *("timeout", "max_tokens"),
-)
+}
 
 
 def fingerprint(config: Evaluation, **resolved: Any) -> dict[str, Any]:
     """All that a reply depends on, beside the example. resolved: digests of model and dataset, versions."""
-    values = {name: value for name, value in dataclasses.asdict(config).items() if name not in EXCLUDED}
-    return values | {"max_tokens": config.most_tokens} | resolved
+    return config.model_dump(mode="json", exclude=EXCLUDED) | {"max_tokens": config.most_tokens} | resolved

@@ -166,7 +166,7 @@ def read_key(variable: str) -> str:
     """The key in an environment variable. Raises `ValueError` for one that no request can carry, and for a variable
     other than the default that is not set."""
     key = os.environ.get(variable, "").strip()
-    if not key and variable != Evaluation.key:
+    if not key and variable != Evaluation.model_fields["key"].default:
         raise ValueError(f"key={variable}: this environment variable is not set")
     if not all("!" <= letter <= "~" for letter in key):
         raise ValueError(f"key={variable}: this environment variable holds a space, a line break or a special letter")

@@ -33,10 +33,11 @@ TASKS: dict[str, type[BaseTask]] = {
 _OWN: dict[str, type[BaseTask]] = {}  # tasks of users that this process knows, by `module:Class`
 
 
-def check_name(name: str) -> None:
-    """Raise `ValueError`, with the valid names, unless a task has the name or it has the form of a user's own."""
+def check_name(name: str) -> str:
+    """The name, if a task has it or it has the form of a user's own. Raises `ValueError`, with the valid names."""
     if not is_import(name):
         check_choice("task", name, TASKS)
+    return name
 
 
 def use_task(name: str) -> type[BaseTask]:
