@@ -137,11 +137,15 @@ def variants(runs: Sequence[RunSummary], ignored: Collection[str] = ()) -> list[
 
 @dataclass(frozen=True)
 class SeedAverage:
-    """Runs that differ in their seed alone. Raises `ValueError` where two have the same seed."""
+    """Runs that differ in their seed alone. mixed: the settings in which they differ, too, and then there is no mean.
+    Raises `ValueError` where two are equal."""
 
     runs: Sequence[RunSummary]
+    mixed: str = ""
 
     def __post_init__(self) -> None:
+        if self.mixed:
+            return
         seeds = Counter(run.info["seed"] for run in self.runs)
         for seed, count in seeds.items():
             if count > 1:
@@ -155,7 +159,7 @@ class SeedAverage:
     @property
     def averaged(self) -> list[RunSummary]:
         """See `averaged_runs`."""
-        return averaged_runs(self.runs, lambda run: run.converged)
+        return [] if self.mixed else averaged_runs(self.runs, lambda run: run.converged)
 
     def mean(self, test: str, split: str) -> SeedMean:
         """The mean over the averaged runs; of no scores if one of them was not tested there."""

@@ -2,9 +2,9 @@
 
 All tables follow one rule. A cell averages runs that differ in their seed alone: the converged ones (above random on
 test_ind in their own setting), or all where none has converged, as in Table 2. Tables choose runs by their settings and
-not by their experiment, as a run of two experiments is trained once. Runs of a row that differ in another setting
-(size, steps, dataset, ...) get rows of their own, and a note names the difference; `select` chooses among them
-beforehand. A cell without runs is blank and counted in `Table.missing`.
+not by their experiment, as a run of two experiments is trained once. Where runs of a cell differ in another setting
+(size, steps, dataset, ...), the cell says so and a note names the difference; `select` chooses among them beforehand. A
+cell without runs is blank and counted in `Table.missing`.
 """
 
 from __future__ import annotations

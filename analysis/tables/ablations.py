@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import product
 
-from analysis.averages import RunSummary, SeedAverage, variants
+from analysis.averages import RunSummary, variants
 from analysis.layout import BLANK, Cell, Table
 from analysis.paper import BIMODAL, LEGEND, LETTERS, MODEL_NAMES, SPLITS, published
 from analysis.runs import Runs
@@ -19,6 +19,7 @@ from analysis.tables.builder import (
     SHORT_SETTINGS,
     TableBuilder,
     arrow,
+    average_cell,
     model_name,
     number_cell,
     runs_of,
@@ -52,19 +53,17 @@ def _controlled(name: str, task: str, setting: str, sizes: Mapping[str, float], 
             for split in SPLITS
         }
         fixed = {"paper_size": size, "train_examples": None, "model": model, "controlled": controlled}
-        for mark, key, alike in builder.variants(of_model, fixed):
-            average, cells = SeedAverage(alike), list[Cell]()
-            examples = " or ".join(sorted({size_text(runs, run) for run in alike}))
-            for split, paper in by_split.items():
-                mean = average.mean(setting, split)
-                cell = score_cell(mean.mean, above=average.above_random(setting, split))
-                cells += [replace(cell, mark=average.mark(setting)), _deviation(mean.deviation) if mean.runs else BLANK]
-                record = key | {"train_examples": examples or None, "split": split} | average.numbers(setting, split)
-                record |= {"averaged": len(average.averaged), "paper_macro_f1": paper.score}
-                record |= {"paper_deviation": paper.deviation, "paper_averaged": paper.seeds}
-                builder.data.append(record)
-            cells.append(number_cell(len(average.averaged) or None))
-            builder.add([label + mark, examples, source_cell(alike), *cells], size)
+        average, cells = builder.average(of_model, fixed), list[Cell]()
+        examples = " or ".join(sorted({size_text(runs, run) for run in of_model}))
+        for split, paper in by_split.items():
+            mean = average.mean(setting, split)
+            cells += [average_cell(average, setting, split), _deviation(mean.deviation) if mean.runs else BLANK]
+            record = fixed | {"train_examples": examples or None, "split": split} | average.numbers(setting, split)
+            record |= {"averaged": len(average.averaged), "paper_macro_f1": paper.score}
+            record |= {"paper_deviation": paper.deviation, "paper_averaged": paper.seeds}
+            builder.data.append(record)
+        cells.append(number_cell(len(average.averaged) or None))
+        builder.add([label, examples, source_cell(of_model), *cells], size)
         both = [cell for paper in by_split.values() for cell in (score_cell(paper.score), _deviation(paper.deviation))]
         builder.paper((label, size), [*both, number_cell(by_split["test_ood"].seeds)])
     statistics = [(group, name) for group in ("OOD", "InD") for name in ("Mean", "Stdev.")]
@@ -146,23 +145,23 @@ def _mixed(runs: Runs, name: str, title: str, candidates: Sequence[RunSummary], 
         labels, others = (LETTERS[task], MODEL_NAMES[model]), runs_of(candidates, task, model)
         mixed = [run for run in runs_of(candidates, task, model, ("mixed",)) if not run.traits]
         by_place = {place: published(name, task, model, "mixed", place[1], place[0]) for place in places}
-        for mark, key, alike in builder.variants(mixed, {"task": task, "model": model}):
-            average, cells = SeedAverage(alike), list[Cell]()
-            included += alike
-            for split, test in places:
-                base = [run for run in others if _is_baseline(name, run, test) and _alike(name, run, alike)]
-                included += base
-                baseline, score = SeedAverage(base), average.score(test, split)
-                difference = score - baseline.score(test, split)
-                cells.append(_mixed_cell(name, score, difference, average.above_random(test, split)))
-                record = key | {"split": split, "test_setting": test} | average.numbers(test, split)
-                record |= {"compared_macro_f1": baseline.score(test, split), "compared_runs": len(base)}
-                record |= {"compared_converged": baseline.converged if base else None, "difference": difference}
-                paper = by_place[split, test]
-                record |= {"paper_macro_f1": paper.score, "paper_difference": paper.difference}
-                builder.data.append(record | {"paper_converged": paper.seeds})
-            converged = number_cell(average.converged if alike else None)
-            builder.add([labels[0], labels[1] + mark, source_cell(alike), *cells, converged], task)
+        key, cells = {"task": task, "model": model}, list[Cell]()
+        average = builder.average(mixed, key)
+        included += mixed
+        for split, test in places:
+            base = [run for run in others if _is_baseline(name, run, test) and _alike(name, run, mixed)]
+            included += base
+            baseline, score = builder.average(base, key), average.score(test, split)
+            difference = score - baseline.score(test, split)
+            cells.append(_mixed_cell(name, score, difference, average.above_random(test, split)))
+            record = key | {"split": split, "test_setting": test} | average.numbers(test, split)
+            record |= {"compared_macro_f1": baseline.score(test, split), "compared_runs": len(base)}
+            record |= {"compared_converged": baseline.converged if base else None, "difference": difference}
+            paper = by_place[split, test]
+            record |= {"paper_macro_f1": paper.score, "paper_difference": paper.difference}
+            builder.data.append(record | {"paper_converged": paper.seeds})
+        converged = number_cell(average.converged if mixed else None)
+        builder.add([*labels, source_cell(mixed), *cells, converged], task)
         printed = [_mixed_cell(name, cell.score, cell.difference) for cell in by_place.values()]
         builder.paper(labels, [*printed, number_cell(by_place["test_ood", "image"].seeds)])
     tested = [(group, SHORT_SETTINGS[test]) for group in ("OOD", "InD") for test in TEST_SETTINGS]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pandas as pd
 
-from analysis.averages import RunSummary, run_summaries, variants, weights_of
+from analysis.averages import RunSummary, SeedAverage, run_summaries, variants, weights_of
 from analysis.layout import BLANK, Cell, Table
 from analysis.paper import MODEL_NAMES
 from analysis.runs import Runs
@@ -35,6 +35,14 @@ PAPER_SOURCE = Cell("paper, pretrained")
 def signed(difference: float) -> str:
     """ "+1.20"; no difference is +0.00."""
     return f"{round(difference, 2) + 0.0:+.2f}"
+
+
+def average_cell(average: SeedAverage, test: str, split: str, difference: float = math.nan) -> Cell:
+    """A mean as in Table 2, with its mark; or that its runs differ in more than the seed."""
+    if average.mixed:
+        return Cell(f"{len(average.runs)} runs differ")
+    cell = score_cell(average.score(test, split), difference, average.above_random(test, split))
+    return replace(cell, mark=average.mark(test))
 
 
 def score_cell(score: float, difference: float = math.nan, above: bool = False) -> Cell:
@@ -64,21 +72,24 @@ def source_cell(runs: Iterable[RunSummary]) -> Cell:
 @dataclass
 class TableBuilder:
     """The rows and data of a table. blocks: for each row the part of the table (a task) in which the best value of each
-    column is marked. marks: numbers of the notes on rows that hold only some of the runs of their label."""
+    column is marked. mixed: notes on cells whose runs differ in more than the seed."""
 
     rows: list[list[Cell]] = field(default_factory=list)
     blocks: list[str] = field(default_factory=list)
     data: list[dict[str, Any]] = field(default_factory=list)
-    marks: dict[str, int] = field(default_factory=dict)
+    mixed: list[str] = field(default_factory=list)
 
-    def variants(
-        self, runs: Sequence[RunSummary], key: dict[str, Any], free: Collection[str] = ()
-    ) -> Iterator[tuple[str, dict[str, Any], list[RunSummary]]]:
-        """For each group of runs with equal settings: the mark of the settings, `key` with the settings, and the runs.
-        Without runs, one group without runs. free: settings that may differ."""
-        for settings, alike in variants(runs, free) or [("", [])]:
-            mark = f" [{self.marks.setdefault(settings, len(self.marks) + 1)}]" if settings else ""
-            yield mark, key | {"settings": settings or None}, alike
+    def average(
+        self, runs: Sequence[RunSummary], key: Mapping[str, Any] | None = None, free: Collection[str] = ()
+    ) -> SeedAverage:
+        """The mean of the runs of a cell. Where they differ in more than the seed there is none, and a note says so.
+        free: settings that may differ."""
+        if len(groups := variants(runs, free)) < 2:
+            return SeedAverage(runs)
+        mixed = " or ".join(text for text, _ in groups)
+        row = ", ".join(str(value) for value in (key or {}).values() if isinstance(value, str))
+        self.mixed.append(f"{row}: {len(runs)} runs differ ({mixed}); choose with --select.")
+        return SeedAverage(runs, mixed)
 
     def add(self, cells: Iterable[Cell | str], block: str = "") -> None:
         self.rows.append([Cell(cell) if isinstance(cell, str) else cell for cell in cells])
@@ -107,14 +118,11 @@ class TableBuilder:
         self, name: str, title: str, columns: Sequence[tuple[str, ...]], notes: Iterable[str],
         included: Iterable[RunSummary] = (), runs: Runs | None = None, **more: Any,
     ) -> Table:  # fmt: skip
-        """The table, with notes on marks, on the included runs, and on the other runs."""
+        """The table, with notes on cells without a mean, on the included runs, and on the other runs."""
         included = list({run.info["name"]: run for run in included}.values())
         others = omission_notes(runs, included) if runs else []
-        marks = [f"[{number}] {settings}." for settings, number in self.marks.items()]
-        data = pd.DataFrame(self.data)
-        return Table(
-            name, title, tuple(columns), self.best(), data, (*notes, *others, *marks, *run_notes(included)), **more
-        )
+        every = (*notes, *dict.fromkeys(self.mixed), *others, *run_notes(included))
+        return Table(name, title, tuple(columns), self.best(), pd.DataFrame(self.data), every, **more)
 
 
 def run_notes(included: Sequence[RunSummary]) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -67,18 +66,17 @@ def _true_false_cell(counts: tuple[int, int] | None) -> Cell:
 def table6(runs: Runs) -> Table:
     """Table 6: hours of training by number of examples, model and setting; means over runs on equal hardware."""
     builder = TableBuilder()
-    candidates = [_with_hardware(run) for run in with_traits(runs) if run.info["setting"] in TEST_SETTINGS]
+    candidates = [run for run in with_traits(runs) if run.info["setting"] in TEST_SETTINGS]
     tasks = {"32k": ["spatiality"], "8k": [task for task in PAPER if task != "spatiality"]}  # the paper's sizes
     for size, model in product(tasks, ("uniter", "visualbert", "lxmert", "albef", "bert", "roberta")):
         of_model = [run for task in tasks[size] for run in runs_of(candidates, task, model)]
         hours = {name: published("table6", "", model, name, "", "", size=size).score for name in TEST_SETTINGS}
         for own_size in dict.fromkeys(size_text(runs, run) for run in candidates if run in of_model) or [""]:
             of_size = [run for run in candidates if run in of_model and size_text(runs, run) == own_size]
-            fixed = {"paper_size": size, "tasks": None, "train_examples": own_size or None, "model": model}
-            for mark, key, alike in builder.variants(of_size, fixed, ("dataset",)):
-                key["tasks"] = _letters([run.info["task"] for run in alike] or tasks[size])
-                cells = _hours_cells(builder, key, alike, hours)
-                builder.add([key["tasks"], own_size, MODEL_NAMES[model] + mark, source_cell(alike), *cells])
+            fixed = {"paper_size": size, "train_examples": own_size or None, "model": model}
+            letters = _letters([run.info["task"] for run in of_size] or tasks[size])
+            cells = _hours_cells(builder, fixed | {"tasks": letters}, of_size, hours)
+            builder.add([letters, own_size, MODEL_NAMES[model], source_cell(of_size), *cells])
         printed = [Cell("-") if math.isnan(value) else number_cell(value, "g") for value in hours.values()]
         builder.paper((_letters(tasks[size]), size, MODEL_NAMES[model]), printed)
     heads = ("Task", "Training examples", "Model", "Source", "Image", "Caption", "Img.+Cap.")
@@ -95,25 +93,23 @@ def _letters(tasks: Sequence[str]) -> str:
     return ", ".join(letter for task, letter in LETTERS.items() if task in tasks)
 
 
-def _with_hardware(run: RunSummary) -> RunSummary:
-    """The run with its hardware among the settings, so that no mean is over different hardware."""
-    return replace(run, settings=run.settings | {name: run.info[name] for name in ("hardware", "precision")})
-
-
 def _hours_cells(
     builder: TableBuilder, key: dict[str, Any], runs: Sequence[RunSummary], printed: Mapping[str, float]
 ) -> list[Cell]:
     """The cells of a line of ours: mean hours in each setting. printed: the paper's hours."""
     cells = []
     for setting, paper_hours in printed.items():
-        every = [run.info["train_seconds"] for run in runs if run.info["setting"] == setting]
+        of_setting = [run for run in runs if run.info["setting"] == setting]
+        mixed = len({(run.info["hardware"], run.info["precision"]) for run in of_setting}) > 1
+        every = [] if mixed else [run.info["train_seconds"] for run in of_setting]
         seconds = [value for value in every if value is not None]
         hours = float(np.mean(seconds)) / 3600 if seconds else math.nan
         builder.data.append(
             key | {"setting": setting, "hours": hours, "runs": len(seconds), "paper_hours": paper_hours}
         )
         untested = key["model"] in TEXT_ONLY and setting != "caption"
-        cells.append(Cell("-") if untested else number_cell(hours, ".3g"))
+        text = f"{len(of_setting)} runs differ" if mixed else "-" if untested else ""
+        cells.append(Cell(text) if text else number_cell(hours, ".3g"))
     return cells
 
 

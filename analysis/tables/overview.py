@@ -90,13 +90,15 @@ def _wide_table(runs: Runs, name: str, title: str, cell: MakeCell, notes: Sequen
     included, builder = _included(runs), TableBuilder()
     places = _places(included)
     results = {(row["name"], row["test_setting"], row["split"]): row for row in runs.results.to_dict("records")}
-    for label, setting, line in _lines(builder, included):
+    for label, setting, line in _lines(included):
         cells = []
         for task, test, split in places:
-            average = SeedAverage([run for run in line if run.info["task"] == task])
             key = {"model": label, "train_setting": setting, "task": task, "test_setting": test, "split": split}
+            of_task = [run for run in line if run.info["task"] == task]
+            average = builder.average(of_task, {"model": label, "setting": setting, "task": task})
             rows = [results.get((run.info["name"], test, split), {}) for run in average.averaged]
             content, numbers = cell(key, average, rows)
+            content = Cell(f"{len(of_task)} runs differ") if average.mixed else content
             own = "own" if content.text and main_test_setting(setting) == test else ""
             cells.append(replace(content, classes=" ".join(filter(None, (own, content.classes)))))
             builder.data.append(key | numbers)
@@ -163,14 +165,14 @@ def _rank_by_task(runs: Sequence[RunSummary], name: str) -> list[RunSummary]:
     ]
 
 
-def _lines(builder: TableBuilder, runs: Sequence[RunSummary]) -> Iterator[tuple[str, str, list[RunSummary]]]:
-    """The label of each line, its training setting, and its runs, which differ in task and seed alone."""
+def _lines(runs: Sequence[RunSummary]) -> Iterator[tuple[str, str, list[RunSummary]]]:
+    """The label of each line, its training setting, and its runs."""
     for model in in_order((str(run.info["model"]) for run in runs), MODEL_NAMES):
         own = [run for run in runs if run.info["model"] == model]
         for kind in sorted({run.traits for run in own}, key=lambda kind: (len(kind), sorted(kind))):
             label = MODEL_NAMES.get(model, model)
             for name in sorted(kind):
                 label = TRAIT_LABELS.get(name, f"{{}}, {name}").format(label)
-            for mark, _, alike in builder.variants([run for run in own if run.traits == kind], {}):
-                for setting in in_order((str(run.info["setting"]) for run in alike), SETTINGS):
-                    yield label + mark, setting, [run for run in alike if run.info["setting"] == setting]
+            alike = [run for run in own if run.traits == kind]
+            for setting in in_order((str(run.info["setting"]) for run in alike), SETTINGS):
+                yield label, setting, [run for run in alike if run.info["setting"] == setting]

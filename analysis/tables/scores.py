@@ -18,6 +18,7 @@ from analysis.tables.builder import (
     MARKS,
     SHORT_SETTINGS,
     TableBuilder,
+    average_cell,
     number_cell,
     runs_of,
     score_cell,
@@ -68,16 +69,13 @@ def _score_table(
     name: str, title: str, runs: Runs, lines: Sequence[ScoreLine], columns: Sequence[Column], *,
     heads: Sequence[tuple[str, str]] = LABEL_COLUMNS, free: Sequence[str] = (), notes: Iterable[str] = (),
 ) -> Table:  # fmt: skip
-    """A table with, for each line, a row for each variant of its runs and a row of the paper's scores. free: settings
-    that may differ within a row."""
+    """A table with, for each line, a row of its runs and a row of the paper's scores. free: settings that may differ
+    within a cell."""
     builder = TableBuilder()
     for line in lines:
         labels = (LETTERS[line.task], MODEL_NAMES[line.model])
-        for mark, key, alike in builder.variants(
-            line.runs, {"task": line.task, "model": line.model, **line.keys}, free
-        ):
-            cells = [_cell(builder, line, column, key, alike) for column in columns]
-            builder.add([labels[0], labels[1] + mark, *line.labels, source_cell(alike), *cells], line.task)
+        cells = [_cell(builder, line, column, free) for column in columns]
+        builder.add([*labels, *line.labels, source_cell(line.runs), *cells], line.task)
         printed = [
             number_cell(line.printed(column).seeds) if column.test is None
             else score_cell(line.printed(column).score, line.printed(column).difference)
@@ -89,13 +87,12 @@ def _score_table(
     return builder.table(name, title, names, [*MARKS, *notes], included, runs)
 
 
-def _cell(
-    builder: TableBuilder, line: ScoreLine, column: Column, key: dict[str, Any], alike: Iterable[RunSummary]
-) -> Cell:
+def _cell(builder: TableBuilder, line: ScoreLine, column: Column, free: Sequence[str]) -> Cell:
     """A cell of ours; adds its row to `data`. Text-only models are trained on captions alone."""
     if line.model in TEXT_ONLY and column.train != "caption":
         return Cell("-")
-    average = SeedAverage([run for run in alike if column.has(run)])
+    key = {"task": line.task, "model": line.model, **line.keys}
+    average = builder.average([run for run in line.runs if column.has(run)], key | {"train": column.train}, free)
     if column.test is None:
         return number_cell(average.converged if average.runs else None)
     score, within = (average.score(column.test, split) for split in SPLITS)
@@ -109,8 +106,7 @@ def _cell(
         | {"macro_f1_test_ind": within, "difference": difference}
         | {"paper_macro_f1": paper.score, "paper_difference": paper.difference, "paper_converged": paper.seeds}
     )
-    cell = score_cell(score, difference, average.above_random(column.test, "test_ood"))
-    return replace(cell, mark=average.mark(column.test))
+    return average_cell(average, column.test, "test_ood", difference)
 
 
 def _columns(train: str, tests: Sequence[str]) -> list[Column]:
@@ -235,22 +231,21 @@ def few_shot(runs: Runs) -> Table:
         before, setting, task, model, seed = place
         labels = (f"{LONG_SETTINGS.get(before, before)} to {LONG_SETTINGS.get(setting, setting)}", LETTERS[task])
         printed = "no" if place in TABLE_9 else ""
-        for mark, key, alike in builder.variants(runs_there, dict(zip(names, place, strict=True)), ("start",)):
-            for ours in [[run] for run in alike] or [list[RunSummary]()]:
-                earlier = [first for run in ours if (first := firsts[run.info["name"]])]
-                tests = [(SeedAverage(earlier), "test_ood"), *((SeedAverage(ours), split) for split in SPLITS)]
-                scores = [average.score(setting, split) for average, split in tests]
-                # Of a single run, so no mean could hide one that is not above random.
-                above = [average.above_random(setting, split) for average, split in tests]
-                scored = map(score_cell, scores, repeat(math.nan), above)
-                cells = [replace(cell, value=None) for cell in scored]
-                builder.add([*labels, MODEL_NAMES[model] + mark, str(seed), source_cell(ours), *cells, printed])
-                examples = ("train_examples", "unlabelled_examples")
-                record = key | {"weights": weights_of(ours) or None}
-                record |= {name: ours[0].info[name] if ours else None for name in examples}
-                record |= dict(zip(("before_test_ood", "after_test_ood", "after_test_ind"), scores, strict=True))
-                record |= {"above_random": above[1] if ours else None, "paper_above_random": False if printed else None}
-                builder.data.append(record)
+        for ours in [[run] for run in runs_there] or [list[RunSummary]()]:
+            earlier = [first for run in ours if (first := firsts[run.info["name"]])]
+            tests = [(SeedAverage(earlier), "test_ood"), *((SeedAverage(ours), split) for split in SPLITS)]
+            scores = [average.score(setting, split) for average, split in tests]
+            # Of a single run, so no mean could hide one that is not above random.
+            above = [average.above_random(setting, split) for average, split in tests]
+            scored = map(score_cell, scores, repeat(math.nan), above)
+            cells = [replace(cell, value=None) for cell in scored]
+            builder.add([*labels, MODEL_NAMES[model], str(seed), source_cell(ours), *cells, printed])
+            examples = ("train_examples", "unlabelled_examples")
+            record: dict[str, Any] = dict(zip(names, place, strict=True)) | {"weights": weights_of(ours) or None}
+            record |= {name: ours[0].info[name] if ours else None for name in examples}
+            record |= dict(zip(("before_test_ood", "after_test_ood", "after_test_ind"), scores, strict=True))
+            record |= {"above_random": above[1] if ours else None, "paper_above_random": False if printed else None}
+            builder.data.append(record)
     heads = [("", name) for name in ("Setting", "Task", "Model", "Seed", "Source")]
     columns = [*heads, ("OOD", "Before"), ("OOD", "After"), ("InD", "After"), ("", "Above random in the paper")]
     title = (
