@@ -22,7 +22,6 @@ from analysis.probe.variation import (
     changes,
     object_of,
     places,
-    sheet,
     vary,
     with_margins,
 )
@@ -160,15 +159,6 @@ def test_a_scene_behind_shows_nothing_that_is_spoken_of() -> None:
         background_of("scene", " ".join(COLOURS))
 
 
-def test_the_sheet_shows_every_picture() -> None:
-    where = places(*WHITE.size, 3, [0.4, 0.2])
-    whole = np.asarray(sheet(WHITE, Image.new("RGB", (9, 9), COLOURS["red"]), where)).astype(int)
-    from scipy import ndimage
-
-    _, number = ndimage.label(np.abs(whole - RED).max(axis=2) < 60)
-    assert number == len(where)
-
-
 # The command ---------------------------------------------------------------------------------------------------------
 
 
@@ -193,7 +183,7 @@ def test_the_command_writes_all_files(
     variation.main(arguments)
     assert injected == ["toy"]
     lines = capsys.readouterr().out
-    names = {"variation.csv", "variation.md", "variation.svg", "variation.png", "pictures.png", "variation.json"}
+    names = {"variation.csv", "variation.md", "variation.svg", "variation.png", "variation.json"}
     assert {path.name for path in out.iterdir()} == names
     frame = pd.read_csv(out / "variation.csv")
     assert len(frame) == 4 * 2

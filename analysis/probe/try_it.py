@@ -148,11 +148,8 @@ def page(names: list[str], scorer_of: Callable[[str], Scorer]) -> Any:
         where = gradio.Image(label="where it looks", elem_id="heat", **image)
         for control in controls:
             control.change(show, controls, picture, show_progress="hidden")
-        answer = [score_a, score_b, verdict, where]
-        for control in (model, first, second, *controls):  # clears the answer when an input changes
-            control.change(None, None, answer, js="() => ['', '', '', null]")
         blocks.load(show, controls, picture, show_progress="hidden")
-        button.click(ask, [model, first, second, looks, *controls], [picture, *answer])
+        button.click(ask, [model, first, second, looks, *controls], [picture, score_a, score_b, verdict, where])
     return blocks
 
 
@@ -188,12 +185,12 @@ def _handlers(scorer_of: Callable[[str], Scorer]) -> tuple[Callable[..., Any], C
 
 
 def _picture_controls() -> list[Any]:
-    """The controls of the picture, in the order of the arguments of `composed`; some appear only for a choice."""
+    """The controls of the picture, in the order of the arguments of `composed`."""
     import gradio
 
-    upload = {"type": "filepath", "file_types": ["image"], "height": 140, "visible": False}
+    upload = {"type": "filepath", "file_types": ["image"], "height": 140}
     background = gradio.Radio(list(BACKGROUNDS), value="white", label="background", elem_id="background")
-    seed = gradio.Number(0, label="scene number", precision=0, minimum=0, visible=False, elem_id="seed")
+    seed = gradio.Number(0, label="scene number, for a scene", precision=0, minimum=0, elem_id="seed")
     uploaded = gradio.File(label="background to upload", elem_id="uploaded", **upload)
     thing = gradio.Radio(list(OBJECTS), value="shape", label="object", elem_id="object")
     shape = gradio.Dropdown(list(SHAPES), value="circle", label="shape", elem_id="shape")
@@ -202,17 +199,6 @@ def _picture_controls() -> list[Any]:
     x = gradio.Slider(0, 1, 0.5, step=0.01, label="from left to right")
     y = gradio.Slider(0, 1, 0.5, step=0.01, label="from top to bottom")
     scale = gradio.Slider(0.02, 1, 0.3, step=0.01, label="size")
-
-    def only_for(choice: Any, value: str, control: Any) -> None:
-        choice.change(
-            lambda selected: gradio.update(visible=selected == value), choice, control, show_progress="hidden"
-        )
-
-    only_for(background, "scene", seed)
-    only_for(background, "upload", uploaded)
-    only_for(thing, "shape", shape)
-    only_for(thing, "shape", colour)
-    only_for(thing, "upload", crop)
     return [background, seed, uploaded, thing, shape, colour, crop, x, y, scale]
 
 

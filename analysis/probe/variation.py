@@ -5,8 +5,8 @@
 The second half of the toolbox (section 3.2 of "An Explainable Toolbox for Evaluating Pre-trained Vision-Language
 Models"), which was never released: one object is pasted on one background at every place of a grid and in every size,
 and all sentences are scored with each picture. A good score does not depend on place and size. FOLDER gets
-variation.csv (each picture and sentence), variation.md (means by place and by size), variation.svg and .png (plots),
-pictures.png (all pictures) and variation.json (settings and provenance).
+variation.csv (each picture and sentence), variation.md (means by place and by size), variation.svg and .png (plots) and
+variation.json (settings and provenance).
 """
 
 from __future__ import annotations
@@ -41,10 +41,9 @@ if TYPE_CHECKING:
 GRID = 5
 SIZES = (0.04, 0.08, 0.15, 0.3)  # of the background's shorter side; of 672 pixels: small, medium, large and larger
 OBJECT = "red circle"
-THUMB = 96  # pixels of a picture on the sheet
 BATCH = 16  # pictures in a call of the scorer
 ROUNDING = 1e-6  # relative difference of scores that a plot shows as equal
-RECORD, TABLE = "variation.json", "variation.md"  # written first and last
+RECORD, TABLE = "variation.json", "variation.md"
 
 
 class Placement(NamedTuple):
@@ -243,37 +242,12 @@ def plot(frame: pd.DataFrame, about: dict[str, Any]) -> Figure:
     return figure
 
 
-def sheet(background: Image.Image, thing: Image.Image, where: Sequence[Placement]) -> Image.Image:
-    """Thumbnails of all pictures: a block for each size, arranged by the object's place."""
-    sizes = list(dict.fromkeys(place.size for place in where))
-    ratio = THUMB / max(background.size)
-    width, height = (max(1, round(length * ratio)) + 2 for length in background.size)
-    across = len({place.x for place in where})
-    down = len({place.y for place in where})
-    whole = Image.new("RGB", (len(sizes) * (across * width + 12) - 12, down * height), "#888")
-    small = background.resize((width - 2, height - 2), Image.Resampling.LANCZOS)
-    for number, place in enumerate(where):
-        block, inside = divmod(number, across * down)
-        row, column = divmod(inside, across)
-        corner = (block * (across * width + 12) + column * width + 1, row * height + 1)
-        whole.paste(placed(small, thing, *place), corner)
-    return whole
-
-
-def write(
-    folder: Path,
-    frame: pd.DataFrame,
-    background: Image.Image,
-    thing: Image.Image,
-    where: Sequence[Placement],
-    about: dict[str, Any],
-) -> None:
+def write(folder: Path, frame: pd.DataFrame, about: dict[str, Any]) -> None:
     """Write all files of a variation, over those of an earlier one."""
     from analysis.figures.panels import save
 
     folder.mkdir(parents=True, exist_ok=True)
     save(plot(frame, about), str(folder), "variation", ("svg", "png"))
-    sheet(background, thing, where).save(folder / "pictures.png")
     frame.to_csv(folder / "variation.csv", index=False)
     (folder / RECORD).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
     (folder / TABLE).write_text(markdown(frame, about), encoding="utf-8")
@@ -352,6 +326,6 @@ def main(arguments: list[str]) -> None:
         "weights": [weights_of(options.model)],
     }
     scorer = load(options.model, **model_options.load_settings(options))
-    write(options.out, vary(scorer, background, thing, sentences, where), background, thing, where, about)
+    write(options.out, vary(scorer, background, thing, sentences, where), about)
     print((options.out / TABLE).read_text(encoding="utf-8"))
-    print(f"{options.out}: variation.md, .csv, .svg and .png, and pictures.png with all {len(where)} pictures")
+    print(f"{options.out}: variation.md, .csv, .svg and .png, of {len(where)} pictures")
