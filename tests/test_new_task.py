@@ -22,11 +22,11 @@ from analysis.figures.predictions import _pair_grids
 from analysis.report import main as report
 from analysis.runs import _pairs, examples_of
 from tests.grid import make_run
-from tests.helpers import page_data, task_of_the_page
+from tests.helpers import command, page_data, task_of_the_page
 from tests.together import Together, TogetherTask
 from tests.words import COLOURS, Mode
 from train.config import Run, Training
-from train.data.auxiliary import auxiliary_targets
+from train.data.auxiliary import auxiliary_targets, check_auxiliary_words
 from train.data.text import UnknownWord, WordTokenizer, grammar_tokenizer
 from train.run import run
 from travlr import Count, GenerateArguments, Image, generate_dataset, open_dataset
@@ -134,6 +134,20 @@ def test_run_and_report_take_the_task(parity: str, data: Path, tmp_path: Path, m
     monkeypatch.setattr(figures, "FIGURES", {"cells": figures.FIGURES["cells"]})
     assert report([str(tmp_path / "runs"), "--workers", "1", "--task", parity]) == 0
     assert parity in (tmp_path / "runs" / "report" / "report.html").read_text(encoding="utf-8")
+
+
+def test_commands_take_a_task_by_its_name(tmp_path: Path) -> None:
+    parity = task_of_the_page(tmp_path)
+    options: Any = {"cwd": tmp_path}
+    few = [f"count.{split}={n}" for split, n in {"train": 60, "validation": 20, "test_ind": 20, "test_ood": 20}.items()]
+    code, out, err = command("generate", f"task={parity}", *few, "image.cell=8", "out=d", **options)
+    assert code == 0 and f"audit d --task {parity}" in out, err
+    for module in ("audit", "browse"):
+        code, _, err = command(module, "d", **options)
+        assert code and err.startswith(f"{module}: task={parity}: ") and err.endswith(f"--task {parity}\n"), err
+        assert command(module, "d", "--task", parity, **options)[0] == 0
+    code, _, err = command("generate", "task=parity_page:Nothing", **options)
+    assert code != 0 and err.startswith("generate: task=parity_page:Nothing: ") and err.count("\n") == 1
 
 
 # Whose code is imported ----------------------------------------------------------------------------------------------
@@ -409,6 +423,13 @@ def test_auxiliary_words_that_the_tokenizer_does_not_know_are_refused(monkeypatc
     monkeypatch.setitem(TASKS, "cardinality", type("Other", (CardinalityTask,), {"auxiliary_words": words}))
     with pytest.raises(UnknownWord, match="'sandwiched'"):
         auxiliary_targets(WordTokenizer(grammar_tokenizer()), ["There are 3 circle objects."], [["circle", "3"]], [""])
+
+
+def test_auxiliary_words_that_do_not_tell_true_from_false_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = staticmethod(lambda pair: ["1", pair[1]])
+    monkeypatch.setitem(TASKS, "cardinality", type("Other", (CardinalityTask,), {"auxiliary_words": words}))
+    with pytest.raises(ValueError, match=r"^task=cardinality: the first of `auxiliary_words` is '1'"):
+        check_auxiliary_words(["There are 3 circle objects."], [["circle", "3"]], np.array([True]))
 
 
 # Reports -------------------------------------------------------------------------------------------------------------

@@ -121,6 +121,18 @@ def auxiliary_targets(
     return AuxiliaryTargets(tokens, values, offsets, objects, object_targets(tokenizer, captions))
 
 
+def check_auxiliary_words(queries: Sequence[str], pairs: Sequence[Sequence[str]], answers: np.ndarray) -> None:
+    """Raise `ValueError`, naming the task, where the first auxiliary word of a pair does not tell true from false."""
+    for text, pair, answer in set(zip(queries, map(tuple, pairs), answers.tolist(), strict=True)):
+        query = parse_query(text)
+        words = task_class(query.task).auxiliary_words(pair)
+        if words and (words[0] == predicate(query)) != answer:
+            raise ValueError(
+                f"task={query.task}: the first of `auxiliary_words` is {words[0]!r} for the pair {list(pair)}; "
+                f"where it is {predicate(query)!r}, and only there, this query must be true: {text}"
+            )
+
+
 def object_targets(tokenizer: WordTokenizer, captions: Sequence[str]) -> ObjectTargets:
     """Targets of the objects in captions. A text starts with `[CLS]`, so positions are those in the caption + 1."""
     cached: dict[str, tuple[int, list[int]]] = {}  # tokens and targets of each distinct object

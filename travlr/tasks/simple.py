@@ -27,6 +27,8 @@ class SimpleTask(BaseTask):
     def __init__(self, config: Any) -> None:
         self.config = config
         self.world = config.world
+        if config.query_by != type(config)().query_by:
+            raise ValueError(f"query_by={config.query_by}: has no effect on {config.task}, whose `arguments` say it")
         self._names: dict[tuple[str, ...], tuple[str, ...]] = {}
 
     @abstractmethod
