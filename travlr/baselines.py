@@ -6,13 +6,10 @@ The score of a model means reasoning only where it exceeds that of the rules.
 
 from __future__ import annotations
 
-if __name__ == "__main__":
-    from travlr.start import start_command
-
-    start_command("baselines", "travlr.baselines")
-
+import argparse
 import contextlib
 import json
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -20,11 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from travlr import cli
-from travlr.files import regular, replacing
+from travlr.files import replacing
 from travlr.manifest import read_manifest
 from travlr.rules import RULES, Rule, SplitArrays, examples_of, query_features, read_split, word_lists
 from travlr.scene import SPLITS
+from travlr.settings import run_command
 from travlr.tasks import add_task_option, task_class
 
 FILE = "baselines.json"  # in the dataset's folder
@@ -92,7 +89,7 @@ def dataset_baselines(folder: str | Path) -> list[RuleScore]:
     path, digest = Path(folder) / FILE, read_manifest(folder)["content_digest"]
     fingerprint = {"content_digest": digest, "version": VERSION}
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        content = json.loads(regular(path).read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"))
         if {name: content[name] for name in fingerprint} == fingerprint:
             return [RuleScore(**entry | {"interval": tuple(entry["interval"])}) for entry in content["results"]]
     results = score_baselines(folder)
@@ -178,14 +175,18 @@ def table(results: Sequence[RuleScore]) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    parser = cli.Parser(
+    parser = argparse.ArgumentParser(
         prog="python -m travlr.baselines",
         description="Fit rules that do not reason on the train split, and print their accuracy on the other splits.",
     )
-    parser.add_argument("dir", metavar="DIR", type=cli.folder, help="folder of a dataset, in any format")
+    parser.add_argument("dir", metavar="DIR", type=Path, help="folder of a dataset")
     parser.add_argument("--json", action="store_true", help="print the scores as JSON")
     add_task_option(parser)
     options = parser.parse_args(arguments)
     results = dataset_baselines(options.dir)
     print(json.dumps([asdict(result) for result in results], indent=1) if options.json else table(results))
     return 0
+
+
+if __name__ == "__main__":
+    run_command("baselines", lambda: sys.exit(main(sys.argv[1:])))

@@ -6,11 +6,7 @@ its element, shown as text only, and a content security policy allows no script 
 
 from __future__ import annotations
 
-if __name__ == "__main__":
-    from travlr.start import start_command
-
-    start_command("browse", "travlr.browse")
-
+import argparse
 import base64
 import contextlib
 import hashlib
@@ -19,6 +15,7 @@ import io
 import json
 import random
 import re
+import sys
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
@@ -26,9 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from render.png import decode
-from travlr import cli
 from travlr.baselines import best_unbound, dataset_baselines
-from travlr.cli import whole_number
 from travlr.columns import OBJECT, damage
 from travlr.config import Config, Style
 from travlr.dataset import SplitReader, open_dataset
@@ -36,6 +31,7 @@ from travlr.files import replacing
 from travlr.generate import renderer_of
 from travlr.manifest import MANIFEST
 from travlr.scene import COLOURS, SHAPES, column_name
+from travlr.settings import run_command
 from travlr.tasks import add_task_option, config_from_dict, task_class
 
 TEMPLATE, SHARED = (Path(__file__).with_name(name) for name in ("browse.html", "page.html"))
@@ -274,13 +270,13 @@ def write(out: Path, content: str | bytes) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    parser = cli.Parser(
+    parser = argparse.ArgumentParser(
         "python -m travlr.browse", description="Write a web page to look at a dataset: one file, no network."
     )
-    parser.add_argument("folder", metavar="DIR", type=cli.folder, help="a dataset")
+    parser.add_argument("folder", metavar="DIR", type=Path, help="a dataset")
     parser.add_argument("--out", metavar="FILE", type=Path, help=f"the page (default: DIR/{NAME})")
-    parser.add_argument("--examples", metavar="N", type=whole_number, default=200, help="of each split (default: 200)")
-    parser.add_argument("--seed", metavar="S", type=whole_number, default=0, help="chooses the examples (default: 0)")
+    parser.add_argument("--examples", metavar="N", type=int, default=200, help="of each split (default: 200)")
+    parser.add_argument("--seed", metavar="S", type=int, default=0, help="chooses the examples (default: 0)")
     add_task_option(parser)
     options = parser.parse_args(arguments)
     out = options.out or options.folder / NAME
@@ -288,3 +284,7 @@ def main(arguments: list[str]) -> int:
     write(out, text)
     print(f"{out}: {len(text.encode()) / 1e6:.1f} MB; open it in a browser")
     return 0
+
+
+if __name__ == "__main__":
+    run_command("browse", lambda: sys.exit(main(sys.argv[1:])))

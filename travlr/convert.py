@@ -5,26 +5,21 @@ The files for lmms-eval are made in `travlr.harness.exports`.
 
 from __future__ import annotations
 
-if __name__ == "__main__":
-    from travlr.start import start_command
-
-    start_command("convert", "travlr.convert")
-
 import argparse
 import functools
-import json
+import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from travlr import cli
 from travlr.columns import damage
 from travlr.dataset import open_dataset
 from travlr.exports import FORMATS, check_export, export
 from travlr.files import check_apart, hashed
 from travlr.generate import print_summary
-from travlr.harness.exports import EXPORTS, Export, export_dataset
+from travlr.harness.exports import Export, export_dataset
 from travlr.manifest import file_problem
 from travlr.original import INDEX, METADATA, count_rows, read_original
+from travlr.settings import Log, Settings, run_command
 from travlr.tasks import add_task_option
 from travlr.writing import write_dataset
 
@@ -34,14 +29,21 @@ Write a dataset in another format. SRC is not changed. An earlier export in DST 
 settings
   format=         imagefolder, webdataset or original (the published layout); parquet for a dataset in the published
                   layout; for lmms-eval: lmms_eval
-  overwrite=false with format=parquet: replace another dataset in DST
+  overwrite=false with format=parquet: replace another dataset in DST; with lmms_eval: write into an earlier export
 
-settings of format=lmms_eval
-{export}
+settings of format=lmms_eval alone
+  setting=image,caption,image+caption   split=test_ind,test_ood   form=true_false   prompt=direct
 """
 
 
-def convert_dataset(source: Path, folder: Path, layout: str, overwrite: bool = False, log: cli.Log = print) -> None:
+class Conversion(Settings):
+    """The settings of formats that are written here."""
+
+    format: Literal["parquet", *FORMATS]  # type: ignore[valid-type]
+    overwrite: bool = False
+
+
+def convert_dataset(source: Path, folder: Path, layout: str, overwrite: bool = False, log: Log = print) -> None:
     """Write the dataset `source` into `folder`.
 
     Raises `ValueError` where the source is not a finished, sound dataset, and as `write_dataset` and `export` do.
@@ -69,43 +71,23 @@ def convert_dataset(source: Path, folder: Path, layout: str, overwrite: bool = F
 
 
 def main(arguments: list[str]) -> int:
-    about = HELP.format(export="\n".join(f"  {line}" for line in cli.help_lines(Export, ("format", "overwrite"))))
-    parser = cli.Parser(
-        prog="python -m travlr.convert", description=about, formatter_class=argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(
+        prog="python -m travlr.convert", description=HELP, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("source", metavar="SRC", type=cli.folder, help="a dataset, or one in the published layout")
-    parser.add_argument("folder", metavar="DST", type=cli.folder, help="folder to write")
+    parser.add_argument("source", metavar="SRC", type=Path, help="a dataset, or one in the published layout")
+    parser.add_argument("folder", metavar="DST", type=Path, help="folder to write")
     parser.add_argument("settings", metavar="NAME=VALUE", nargs="*", help="format= is needed; see above")
     add_task_option(parser)
     options = parser.parse_args(arguments)
-    cli.refuse_repeated(options.settings, ())
-    layout = next((s.partition("=")[2] for s in options.settings if s.startswith("format=")), None)
-    cli.check_choice("format", layout, ["parquet", *FORMATS, *EXPORTS], options.settings)
-    cli.without_pandas()
-    if layout in EXPORTS:
-        names = export_dataset(options.source, options.folder, export_settings(options.settings, layout))
+    values: dict[str, Any] = dict(setting.partition("=")[::2] for setting in options.settings)
+    if values.get("format") == "lmms_eval":
+        names = export_dataset(options.source, options.folder, Export(**values))
         print(f"{options.folder}: {', '.join(names)}")
-        return 0
-    overwrite = _values(options.settings, ["format", "overwrite"]).get("overwrite", "false")
-    cli.check_choice("overwrite", overwrite, ["true", "false"], options.settings)
-    convert_dataset(options.source, options.folder, str(layout), json.loads(overwrite))
+    else:
+        settings = Conversion(**values)
+        convert_dataset(options.source, options.folder, settings.format, settings.overwrite)
     return 0
 
 
-def export_settings(settings: list[str], name: str) -> Export:
-    """The settings of a format for another program. Raises `cli.UsageError`."""
-    values: dict[str, Any] = _values(settings, list(Export.__dataclass_fields__), f" of format={name}")
-    values |= {key: values[key].strip("[]").split(",") for key in ("setting", "split") if key in values}
-    made: Export = cli.typed(Export, values)
-    return made
-
-
-def _values(settings: list[str], names: list[str], of: str = "") -> dict[str, str]:
-    """The values of `name=value` arguments by name. Raises `cli.UsageError` for an unknown name."""
-    values = {}
-    for setting in settings:
-        name, equals, value = setting.partition("=")
-        if not equals or name not in names:
-            raise cli.UsageError(f"{setting!r} is not a setting{of}; choose from {'=, '.join(names)}=")
-        values[name] = value
-    return values
+if __name__ == "__main__":
+    run_command("convert", lambda: sys.exit(main(sys.argv[1:])))

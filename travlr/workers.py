@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
-from travlr.cli import Log
+from travlr.settings import Log
 from travlr.start import usable_cores
 
 T = TypeVar("T")

@@ -17,10 +17,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from travlr.card import card_files
-from travlr.cli import Log
 from travlr.columns import OBJECT, ROW_GROUP, SCHEMA, content_digest, read_shard, rows_digest
 from travlr.files import hashed, put_file, replacing
 from travlr.manifest import CARD, FORMAT_VERSION, MANIFEST, SHARD, UNFINISHED, has_manifest, read_manifest, versions
+from travlr.settings import Log
 from travlr.workers import Progress, Workers, run
 
 ROWS_PER_SHARD = 8000

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-if __name__ == "__main__":
-    from travlr.start import start_command
-
-    start_command("audit", "travlr.audit.__main__")
-
+import argparse
 import json
+import sys
 from dataclasses import asdict
+from pathlib import Path
 
-from travlr import cli
 from travlr.audit.checks import Check, audit
 from travlr.baselines import RuleScore, dataset_baselines, table
+from travlr.settings import run_command
 from travlr.tasks import add_task_option
 
 
 def main(arguments: list[str]) -> int:
-    parser = cli.Parser(prog="python -m travlr.audit", description="Check a dataset from its files alone.")
-    parser.add_argument("dir", metavar="DIR", type=cli.folder, help="folder of a dataset")
+    parser = argparse.ArgumentParser(prog="python -m travlr.audit", description="Check a dataset from its files alone.")
+    parser.add_argument("dir", metavar="DIR", type=Path, help="folder of a dataset")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
     parser.add_argument("--workers", type=int, default=0, metavar="N", help="processes (default: one per core)")
     parser.add_argument(
@@ -26,9 +24,6 @@ def main(arguments: list[str]) -> int:
     )
     add_task_option(parser)
     options = parser.parse_args(arguments)
-    if options.workers < 0:
-        raise cli.UsageError(f"--workers {options.workers}: must be 0 (one per core) or more")
-    cli.without_pandas()
     checks = audit(options.dir, options.workers)
     failed = sum(check.status == "FAIL" for check in checks)
     rules: list[RuleScore] = []
@@ -49,3 +44,7 @@ def main(arguments: list[str]) -> int:
             print(f"\nRules that do not reason, fitted on train; accuracy in percent, chance is 50:\n{table(rules)}\n")
         print(f"{options.dir}: {f'{failed} of {len(checks)} checks FAILED' if failed else 'every check passed'}")
     return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    run_command("audit", lambda: sys.exit(main(sys.argv[1:])))

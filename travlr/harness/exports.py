@@ -8,32 +8,35 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator
 
 from travlr.dataset import Dataset, open_dataset
 from travlr.files import check_apart, replacing
 from travlr.harness.lmms import METRICS, OBJECTS, metrics
-from travlr.options import check_settings, option
 from travlr.questions import FORMS, PROMPTS, WORDING_VERSION, most_tokens
 from travlr.questions.forms import SETTINGS
 from travlr.scene import SPLITS
+from travlr.settings import Settings
 
 
-@dataclass(frozen=True)
-class Export:
-    """The settings of an export."""
+def _texts(value: Any) -> Any:
+    """The texts of `image,caption`."""
+    return value.strip("[]").split(",") if isinstance(value, str) else value
 
-    format: str = "lmms_eval"
-    setting: list[str] = option(list(SETTINGS), "one or several", choices=SETTINGS)
-    split: list[str] = option(["test_ind", "test_ood"], "one or several", choices=SPLITS)
-    form: str = option("true_false", choices=FORMS)
-    prompt: str = option("direct", choices=PROMPTS)
-    overwrite: bool = option(False, "write into a folder that holds an earlier export")
 
-    def __post_init__(self) -> None:
-        check_settings(self)
+class Export(Settings):
+    """The settings of an export. setting, split: one or several."""
+
+    format: Literal["lmms_eval"] = "lmms_eval"
+    setting: Annotated[list[Literal[SETTINGS]], BeforeValidator(_texts)] = list(SETTINGS)  # type: ignore[valid-type]
+    split: Annotated[list[Literal[SPLITS]], BeforeValidator(_texts)] = ["test_ind", "test_ood"]  # type: ignore[valid-type]
+    form: Literal[tuple(FORMS)] = "true_false"  # type: ignore[valid-type]
+    prompt: Literal[tuple(PROMPTS)] = "direct"  # type: ignore[valid-type]
+    overwrite: bool = False  # write into a folder that holds an earlier export
 
 
 def export_dataset(source: Path, folder: Path, export: Export) -> list[str]:
@@ -49,7 +52,7 @@ def export_dataset(source: Path, folder: Path, export: Export) -> list[str]:
     folder.mkdir(parents=True, exist_ok=True)
     names: list[str] = []
     try:
-        for name, text in EXPORTS[export.format](dataset, export):
+        for name, text in lmms_eval(dataset, export):
             with replacing(folder / name) as path, open(path, "w", encoding="utf-8", newline="") as file:
                 file.write(text)
             names.append(name)
@@ -189,6 +192,3 @@ def lmms_eval(dataset: Dataset, export: Export) -> Files:
     group = f"travlr_{dataset[export.split[0]][0].task}{ending}"
     yield f"{group}.yaml", _GROUP.format(group=group, names="\n".join(f"  - {name}" for name in names))
     yield "utils.py", "".join([_UTILS, *(_OF_FORM.format(form=form) for form in FORMS), *_METRIC_LINES])
-
-
-EXPORTS: dict[str, Callable[[Dataset, Export], Files]] = {"lmms_eval": lmms_eval}
