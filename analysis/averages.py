@@ -7,6 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from typing import Any
 
 import pandas as pd
@@ -16,7 +17,6 @@ from analysis.statistics import SeedMean, over_seeds
 from train.results.columns import averaged_runs
 from train.results.scores import LEVEL, binomial_p_value
 from train.results.tables import differing_settings, flat_settings, settings_text
-from travlr.cli import close
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ def select(runs: Runs, **where: Any) -> Runs:
     for name, value in where.items():
         dotted = name.replace("__", ".")
         if dotted not in choices:
-            near = close(dotted, sorted(choices))
+            near = get_close_matches(dotted, sorted(choices))
             hint = f"did you mean {' or '.join(near)}?" if near else f"choose from {', '.join(sorted(choices))}"
             raise ValueError(f"{dotted}: no column or setting of runs; {hint}")
         accepted = list(value) if isinstance(value, list | tuple | set) else [value]

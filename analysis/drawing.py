@@ -16,7 +16,7 @@ from analysis.document import FORMATS, FigureFile, FigureSpec
 from analysis.errors import run_errors
 from analysis.runs import Runs, left_out
 from train.results.columns import in_order, main_test_setting
-from travlr.cli import Log
+from travlr.settings import Log
 from travlr.tasks import TASKS, is_known, short_name
 from travlr.workers import Progress
 from travlr.workers import run as run_in_workers

@@ -11,18 +11,16 @@ An earlier report is written over. Runs, tables and figures that fail are left o
 
 from __future__ import annotations
 
-if __name__ == "__main__":
-    from travlr.start import start_command
-
-    start_command("report", "analysis.report")
-
 import argparse
 import json
 import re
+import sys
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from analysis.averages import select
 from analysis.document import ReportContent, html_page
@@ -39,9 +37,8 @@ from analysis.layout import Table
 from analysis.runs import Runs, left_out, load
 from analysis.tables import TABLES, couples, overview
 from train.results.store import REPORT
-from travlr import cli
-from travlr.cli import Log, whole_number
 from travlr.dataset import open_dataset
+from travlr.settings import Log, UsageError, run_command
 from travlr.tasks import add_task_option
 
 PAGE, EVALUATIONS = "report.html", "evaluations.html"
@@ -123,7 +120,7 @@ def report(folder: Path, out: Path, options: argparse.Namespace, log: Log = prin
         try:
             open_dataset(place)
         except ValueError as error:
-            raise cli.UsageError(f"--data {error}") from None
+            raise UsageError(f"--data {error}") from None
     runs, tables = load(folder, options.data), list[Table]()
     if options.select and (len(runs.results) or len(runs.evaluations)):
         runs = select_runs(runs, options.select)
@@ -147,35 +144,35 @@ def select_runs(runs: Runs, selections: Iterable[str]) -> Runs:
     """The runs and evaluations that fit all `name=value`; values are read as by the training command: seed=0,1."""
     where = {}
     for text in selections:
-        name, equals, _ = text.partition("=")
+        name, equals, values = text.partition("=")
         if not equals or not re.fullmatch(r"\w+(\.\w+)*", name):
-            raise cli.UsageError(f"--select {text}: write it as name=value, such as model=uniter or seed=0,1")
-        where[name.replace(".", "__")] = cli.values_of(text)
+            raise UsageError(f"--select {text}: write it as name=value, such as model=uniter or seed=0,1")
+        where[name.replace(".", "__")] = [yaml.safe_load(part) for part in values.split(",")]
     try:
         selection = select(runs, **where)
     except ValueError as error:
-        raise cli.UsageError(f"--select {error}") from None
+        raise UsageError(f"--select {error}") from None
     if not len(selection.results) and not len(selection.evaluations):
-        raise cli.UsageError(f"--select {' '.join(selections)}: no finished run has these values")
+        raise UsageError(f"--select {' '.join(selections)}: no finished run has these values")
     digests = {digest for frame in (selection.results, selection.evaluations) for digest in frame["dataset"].dropna()}
     return replace(selection, datasets={d: dataset for d, dataset in runs.datasets.items() if d in digests})
 
 
 def main(arguments: list[str]) -> int:
-    parser = cli.Parser("python -m analysis.report", description="Tables, figures and errors of saved runs.")
-    parser.add_argument("runs", metavar="RUNS", type=cli.folder, help="the folder that training wrote runs to")
+    parser = argparse.ArgumentParser(
+        "python -m analysis.report", description="Tables, figures and errors of saved runs."
+    )
+    parser.add_argument("runs", metavar="RUNS", type=Path, help="the folder that training wrote runs to")
     many: dict[str, Any] = {"nargs": "+", "default": []}
-    parser.add_argument("--out", metavar="DIR", type=cli.folder, help="where to write (default: RUNS/report)")
-    parser.add_argument("--data", metavar="DIR", type=cli.folder, help="datasets that have moved", **many)
+    parser.add_argument("--out", metavar="DIR", type=Path, help="where to write (default: RUNS/report)")
+    parser.add_argument("--data", metavar="DIR", type=Path, help="datasets that have moved", **many)
     parser.add_argument("--select", metavar="NAME=VALUE", help="which runs, such as model=uniter seed=0,1", **many)
     errors = (
         f"errors to show of each run (default: {ERRORS_IN_ALL:,} among all runs, {MIN_PER_RUN} to {MAX_PER_RUN} each)"
     )
-    parser.add_argument("--errors", metavar="N", type=whole_number, help=errors)
-    parser.add_argument("--seed", metavar="S", type=whole_number, default=0, help="seed of their choice (default: 0)")
-    parser.add_argument(
-        "--workers", metavar="N", type=whole_number, default=0, help="processes (default: one per core)"
-    )
+    parser.add_argument("--errors", metavar="N", type=int, help=errors)
+    parser.add_argument("--seed", metavar="S", type=int, default=0, help="seed of their choice (default: 0)")
+    parser.add_argument("--workers", metavar="N", type=int, default=0, help="processes (default: one per core)")
     add_task_option(parser)
     options = parser.parse_args(arguments)
     out = options.out or options.runs / "report"
@@ -196,3 +193,7 @@ def print_summary(content: ReportContent, out: Path) -> None:
     megabytes = (out / page).stat().st_size / 1e6
     print(f"{out}: {len(content.tables)} tables, {len(content.figures)} figures, {on_page:,} of {wrong:,} errors; "
           f"open {out / page} ({megabytes:.1f} MB) in a browser")  # fmt: skip
+
+
+if __name__ == "__main__":
+    run_command("report", lambda: sys.exit(main(sys.argv[1:])))

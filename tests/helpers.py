@@ -16,7 +16,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
-import yaml
+from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from train.command import main as train_main
 from travlr import Cardinality, Count, GenerateArguments, Image, cli, generate_dataset, writing
@@ -30,16 +30,21 @@ SMALL = Cardinality(count=Count(**COUNTS), image=Image(cell=8))
 SETTINGS = ["task=cardinality", *(f"count.{s}={n}" for s, n in COUNTS.items()), "image.cell=8"]
 
 
-def config_of(*arguments: str) -> Config:
-    """The config of `name=value` arguments, as the command composes it."""
+def values_of(*arguments: str) -> dict[str, Any]:
+    """The values of `name=value` arguments, as Hydra reads them."""
     values: dict[str, Any] = {}
-    for argument in arguments:
-        *path, last = argument.partition("=")[0].split(".")
+    for override in OverridesParser.create().parse_overrides(list(arguments)):
+        *path, last = str(override.key_or_group).split(".")
         group = values
         for name in path:
             group = group.setdefault(name, {})
-        group[last] = yaml.safe_load(argument.partition("=")[2])
-    return config_from_dict(values)
+        group[last] = override.value()
+    return values
+
+
+def config_of(*arguments: str) -> Config:
+    """The config of a dataset with these settings."""
+    return config_from_dict(values_of(*arguments))
 
 
 def write(

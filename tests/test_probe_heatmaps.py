@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from analysis.probe.heatmaps import HeatMaps, draw, heat, main, occlusion, overlaid, parser
+from analysis.probe.heatmaps import HeatMaps, draw, heat, main, occlusion, overlaid
 from analysis.probe.scorers.attention import (
     CROSS,
     SELF,
@@ -30,7 +30,6 @@ from tests.tiny import BUILT, pictures, saved
 from train.config import RegionSettings
 from train.data.text import WordTokenizer, grammar_tokenizer
 from train.models import make_model
-from travlr.cli import UsageError
 
 TEXT = "a red circle is above the star"
 WORDS = ("a", "red", "circle", "is", "above", "the", "star")
@@ -365,8 +364,6 @@ def test_regions_are_chosen_and_found_by_the_pictures_name(tmp_path: Path, monke
     assert file["regions"] == RegionSettings(source="file", file="features.npz")
     assert head["head"] == "itm"
     assert "regions" not in neither and neither["size"] == "tiny"
-    with pytest.raises(UsageError, match="--size: invalid choice"):
-        parser().parse_args([*given[:-1], "huge"])
 
 
 def test_heat_covers_parts_of_the_picture_for_other_families(folders: dict[str, Path]) -> None:

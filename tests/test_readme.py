@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from analysis.probe import command as probe_command
+from analysis.probe.config import Probe
 from docs.gallery import ROOT, gallery, markdown, styles_captions, styles_picture
 from render.png import decode
-from tests.helpers import config_of
+from tests.helpers import config_of, values_of
 from train.settings import settings as train_settings
 from train.sweep import expand
 from travlr import GenerateArguments, generate
@@ -86,7 +86,7 @@ def test_train_commands_are_valid(command: str) -> None:
 @pytest.mark.parametrize("command", PROBE)
 def test_probe_commands_are_valid(command: str) -> None:
     if not is_help(command):
-        probe_command.settings(shlex.split(command))
+        Probe.model_validate(values_of(*shlex.split(command)))
 
 
 MODULES = sorted(set(re.findall(r"python -m ((?:travlr|analysis)[\w.]*)", "\n".join(p.read_text() for p in PAGES))))

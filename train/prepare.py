@@ -6,10 +6,10 @@ import shlex
 from pathlib import Path
 
 from travlr.audit.checks import audit
-from travlr.cli import Log
 from travlr.dataset import open_dataset
 from travlr.generate import GenerateArguments, generate_dataset
 from travlr.manifest import file_problem, has_manifest
+from travlr.settings import Log
 from travlr.tasks import short_name, task_class
 
 

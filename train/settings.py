@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from train.config import ARCHITECTURES, Run
 from travlr import cli
-from travlr.cli import Log
 from travlr.files import Locked
+from travlr.settings import Log
 
 if TYPE_CHECKING:
     from train.results.columns import Row

@@ -17,8 +17,8 @@ from typing import Any
 from train.config import Run
 from train.settings import FREE_TEXT, check_names, run_job, settings, with_start
 from travlr import cli
-from travlr.cli import Log
 from travlr.files import Locked
+from travlr.settings import Log
 
 POLL_SECONDS = 10.0  # between checks of runs that other processes train
 MAX_RUNS = 1_000  # of a sweep; the settings of each are checked first, which takes time

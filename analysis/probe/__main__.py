@@ -1,6 +1,6 @@
 """`python -m analysis.probe`."""
 
-from travlr.start import start_command
+from analysis.probe.command import command
 
 if __name__ == "__main__":
-    start_command("analysis.probe", "analysis.probe.command")
+    command()

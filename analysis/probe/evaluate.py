@@ -13,7 +13,7 @@ from analysis.probe.config import Probe
 from analysis.probe.corpora.checklist import read_run_file
 from analysis.probe.corpora.items import as_float64
 from analysis.probe.run import probe
-from travlr.cli import Log
+from travlr.settings import Log
 
 
 class PredictModel(Protocol):

@@ -9,13 +9,9 @@ word as a sentence.
 
 from __future__ import annotations
 
-if __name__ == "__main__":
-    from travlr.start import start_command
-
-    start_command("heatmaps", "analysis.probe.heatmaps")
-
 import argparse
 import io
+import sys
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -32,7 +28,7 @@ from analysis.probe.scorers.attention import Box, heat_map_function, size_of_map
 from analysis.probe.scorers.base import WORD, ModelScorer
 from analysis.probe.scorers.loading import load
 from travlr.browse import write
-from travlr.cli import Parser, UsageError
+from travlr.settings import UsageError, run_command
 
 METHODS = ("auto", "attention", "occlusion")
 CELLS = 8  # of occlusion, along each side of the picture
@@ -185,7 +181,7 @@ def png(maps: HeatMaps, image: Image.Image) -> bytes:
 
 
 def parser() -> argparse.ArgumentParser:
-    options = Parser("python -m analysis.probe.heatmaps", description=(__doc__ or "").split("\n\n")[0])
+    options = argparse.ArgumentParser("python -m analysis.probe.heatmaps", description=(__doc__ or "").split("\n\n")[0])
     options.add_argument("--model", required=True, help=model_options.MODEL)
     options.add_argument("--image", required=True, type=Path, metavar="FILE", help="the picture")
     options.add_argument("--text", required=True, help=f"a sentence of 1 to {MOST_WORDS} words")
@@ -221,3 +217,7 @@ def main(arguments: list[str]) -> None:
     options.out.parent.mkdir(parents=True, exist_ok=True)
     write(options.out, png(maps, image))
     print(f"{options.out}: score {maps.score:.4f}, {len(maps.words)} words, by {maps.method}")
+
+
+if __name__ == "__main__":
+    run_command("heatmaps", lambda: main(sys.argv[1:]))

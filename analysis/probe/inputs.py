@@ -12,7 +12,7 @@ from analysis.probe.config import SCENES, Probe
 from analysis.probe.corpora import checklist, predicate_noun
 from analysis.probe.corpora.items import KINDS, Corpus, Missing, Unreadable, find_picture
 from analysis.probe.corpora.selection import answerable, count_text, first_sentences, head, is_there, sample
-from travlr.cli import Log, as_written
+from travlr.settings import Log, as_written
 
 SCENES_FOLDER = "data/probes"  # of our own corpora
 CORPORA = f"give {SCENES}, {', '.join(KINDS)}, or a folder or file of a corpus"
@@ -69,14 +69,14 @@ def _with_run_file(path: Path, config: Probe, log: Log) -> Probe:
     of_file = {
         "task": (run.task, "TASK"),
         "limit": (run.most and max(1, run.most // 2), "MAX_NUM"),
-        "types": (list(run.types), "DATA.TYPES"),
-        "data": (list(run.data), "DATA.TEST_DATA"),
+        "types": (tuple(run.types), "DATA.TYPES"),
+        "data": (tuple(run.data), "DATA.TEST_DATA"),
     }
     for name, (value, key) in of_file.items():
         if (setting := getattr(config, name)) is not None and setting != value:
             log(f"{path}: {key} is not read, as {name}={as_written(setting)} is given")
     missing: dict[str, Any] = {name: value for name, (value, _) in of_file.items() if getattr(config, name) is None}
-    return replace(config, **missing)
+    return config.changed(**missing)
 
 
 def _scenes(kind: str, config: Probe, log: Log) -> Corpus:

@@ -36,8 +36,8 @@ from analysis.probe.scorers.scoring import (
 )
 from train.results.provenance import CODE, provenance
 from train.results.store import run_id
-from travlr.cli import Log
 from travlr.files import Locked
+from travlr.settings import Log
 
 
 def probe(config: Probe, scorer: Scorer | None = None, log: Log = print) -> list[Result]:

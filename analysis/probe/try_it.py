@@ -8,14 +8,11 @@ The page is served at 127.0.0.1 to this computer alone and makes no network requ
 
 from __future__ import annotations
 
-if __name__ == "__main__":
-    from travlr.start import start_command
-
-    start_command("try_it", "analysis.probe.try_it")
-
+import argparse
 import functools
 import io
 import os
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -27,8 +24,8 @@ from PIL import Image
 from analysis.probe import model_options
 from analysis.probe.corpora.items import Scorer
 from analysis.probe.scenes.pasting import SIDE, object_from, picture_from, placed, scene, shape_picture
-from travlr.cli import Parser, UsageError
 from travlr.scene import COLOURS, SHAPES
+from travlr.settings import UsageError, run_command
 
 BACKGROUNDS = ("white", "scene", "upload")
 OBJECTS = ("none", "shape", "upload")
@@ -227,7 +224,7 @@ def launch(blocks: Any, port: int | None, block: bool) -> str:
 
 
 def main(arguments: list[str]) -> None:
-    parser = Parser("python -m analysis.probe.try_it", description=(__doc__ or "").split("\n\n")[0])
+    parser = argparse.ArgumentParser("python -m analysis.probe.try_it", description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--model", action="append", required=True, help=f"{model_options.MODEL}; may be repeated")
     parser.add_argument("--port", type=int, help="(default: the first free one from 7860)")
     model_options.add_options(parser)
@@ -243,3 +240,7 @@ def main(arguments: list[str]) -> None:
         blocks = page(names, scorer_of)
         scorer_of(names[0])  # reports a wrong name before the page opens
         launch(blocks, options.port, block=True)
+
+
+if __name__ == "__main__":
+    run_command("try_it", lambda: main(sys.argv[1:]))

@@ -11,14 +11,10 @@ variation.json (settings and provenance).
 
 from __future__ import annotations
 
-if __name__ == "__main__":
-    from travlr.start import start_command
-
-    start_command("variation", "analysis.probe.variation")
-
 import argparse
 import json
 import math
+import sys
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
@@ -31,8 +27,8 @@ from analysis.probe import model_options
 from analysis.probe.corpora.items import Scorer
 from analysis.probe.corpora.taxonomy import LOCATIONS, location_class, size_class
 from analysis.probe.scenes.pasting import SIDE, box_of, object_from, picture_from, placed, scene, shape_picture
-from travlr import cli
 from travlr.scene import COLOURS, SHAPES
+from travlr.settings import UsageError, run_command
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -257,7 +253,9 @@ def write(folder: Path, frame: pd.DataFrame, about: dict[str, Any]) -> None:
 
 
 def parser() -> argparse.ArgumentParser:
-    options = cli.Parser("python -m analysis.probe.variation", description=(__doc__ or "").split("\n\n")[0])
+    options = argparse.ArgumentParser(
+        "python -m analysis.probe.variation", description=(__doc__ or "").split("\n\n")[0]
+    )
     options.add_argument("--model", required=True, help=model_options.MODEL)
     options.add_argument(
         "--object",
@@ -288,7 +286,7 @@ def parser() -> argparse.ArgumentParser:
     )
     options.add_argument("--seed", type=int, default=0, help="of the background scene (default: %(default)s)")
     model_options.add_options(options)
-    options.add_argument("--out", type=cli.folder, default=Path("variation"), help="(default: %(default)s)")
+    options.add_argument("--out", type=Path, default=Path("variation"), help="(default: %(default)s)")
     return options
 
 
@@ -300,9 +298,9 @@ def sentences_of(options: argparse.Namespace) -> list[str]:
         article = "an" if options.object[0] in "aeiou" else "a"
         sentences = [f"there is {article} {options.object} in the picture", f"there is a {other} in the picture"]
     else:
-        raise cli.UsageError("--sentence: give a sentence about the object, such as --sentence 'an apple on the grass'")
+        raise UsageError("--sentence: give a sentence about the object, such as --sentence 'an apple on the grass'")
     if len(set(sentences)) < len(sentences) or not all(sentence.strip() for sentence in sentences):
-        raise cli.UsageError("--sentence: give sentences that are not empty and differ")
+        raise UsageError("--sentence: give sentences that are not empty and differ")
     return sentences
 
 
@@ -329,3 +327,7 @@ def main(arguments: list[str]) -> None:
     write(options.out, vary(scorer, background, thing, sentences, where), about)
     print((options.out / TABLE).read_text(encoding="utf-8"))
     print(f"{options.out}: variation.md, .csv, .svg and .png, of {len(where)} pictures")
+
+
+if __name__ == "__main__":
+    run_command("variation", lambda: main(sys.argv[1:]))

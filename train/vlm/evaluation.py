@@ -20,12 +20,12 @@ from train.results.store import read_results, start_run, write_results
 from train.vlm.config import Evaluation, ShownStyle, fingerprint
 from train.vlm.requests import REFUSED, Backend, Reply, Request
 from travlr.baselines import best_unbound, dataset_baselines
-from travlr.cli import Log
 from travlr.config import Style
 from travlr.dataset import Dataset, Example, open_dataset
 from travlr.generate import renderer_of
 from travlr.questions import WORDING_VERSION, make_question, messages, score_reply
 from travlr.questions.forms import SETTINGS
+from travlr.settings import Log
 from travlr.tasks import config_from_dict, use_task
 from travlr.workers import Progress
 

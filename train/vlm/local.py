@@ -42,10 +42,10 @@ from train.vlm.chat import (
 )
 from train.vlm.config import Evaluation
 from train.vlm.requests import SPELLINGS, Reply, Request, best_answer, fixed_answers
-from travlr.cli import Log
 from travlr.files import path_digest
 from travlr.questions import Question
 from travlr.questions.forms import Message
+from travlr.settings import Log
 
 WINDOW = 16  # batches among which requests are sorted by length
 

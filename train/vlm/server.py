@@ -12,7 +12,7 @@ from typing import Any
 
 from train.vlm.config import Evaluation
 from train.vlm.requests import REFUSED, Reply, Request, answer_of_token, best_answer
-from travlr.cli import Log
+from travlr.settings import Log
 
 RETRIES = 6  # by the client, after 408, 409, 429, 5xx, a timeout or a lost connection, with growing pauses
 OF_ONE_REQUEST = (400, 413, 415, 422, 451)  # refusals that another request may not meet

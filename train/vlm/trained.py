@@ -20,8 +20,8 @@ from train.results.store import WEIGHTS, is_finished, read_config
 from train.run import load_data, load_weights, make_learner, saved_tokenizer
 from train.vlm.config import Evaluation, ShownStyle
 from train.vlm.requests import Reply, Request, best_answer
-from travlr.cli import Log
 from travlr.options import dataclass_from
+from travlr.settings import Log
 
 
 def is_run(name: str) -> bool:

@@ -24,8 +24,8 @@ from analysis.probe.scenes import drawing, records
 from analysis.probe.scenes.drawing import CANVAS, CELL
 from analysis.probe.scenes.records import SceneRecord
 from analysis.probe.scenes.scene_pairs import FORMAT_VERSION, PAIR_KINDS, PairKind, PairMember
-from travlr.cli import Log
 from travlr.files import put_file
+from travlr.settings import Log
 from travlr.workers import Progress, run
 
 COUNTS = {"checklist": 3600, "predicate_noun": 2584}  # records by default

@@ -30,8 +30,8 @@ from analysis.probe.corpora.items import (
     as_float64,
     open_picture,
 )
-from travlr.cli import Log
 from travlr.files import close, locked, put_file
+from travlr.settings import Log
 from travlr.start import usable_cores
 from travlr.workers import Progress
 
