@@ -296,16 +296,18 @@ class RejectionSampler:
     def _scene(self, split: str, query: int, answer: bool, pair: Pair, number: int) -> bytes:
         """The scene with this number among those of a split that show a pair."""
         stream, scenes = self._streams[query][answer], self._sorted[query, answer]
-        last = scenes.next + 3 * TRIES * len(self.pairs)
+        most, tries = 3 * TRIES * len(self.pairs), 0
         while len(scenes.grids[split, pair]) <= number:
-            if scenes.next == last:
-                raise ValueError(
-                    f"task={self.config.task}: `scene` gave the pair {list(pair)} in none of {last:,} scenes: "
-                    f"{stream.text}"
-                )
             drawn = stream.at(scenes.next)
             scenes.next += 1
-            scenes.grids[self._split_of(query, drawn), drawn.pair].append(drawn.grid)
+            where = self._split_of(query, drawn), drawn.pair
+            scenes.grids[where].append(drawn.grid)
+            tries = 0 if where == (split, pair) else tries + 1
+            if tries == most:
+                raise ValueError(
+                    f"task={self.config.task}: `scene` gave the pair {list(pair)} in none of {most:,} scenes: "
+                    f"{stream.text}"
+                )
         return scenes.grids[split, pair][number]
 
     def _split_of(self, query: int, drawn: Drawn) -> str:

@@ -18,7 +18,7 @@ import torch
 from render.pictures.renderer import Renderer
 from render.png import decode
 from train.config import RegionSettings
-from train.data.auxiliary import AuxiliaryTargets, auxiliary_targets, check_auxiliary_words
+from train.data.auxiliary import AuxiliaryTargets, auxiliary_targets
 from train.data.inputs import Inputs
 from train.data.pixels import PUBLISHED, FilePictures, Pictures, Statistics
 from train.data.text import WordTokenizer, tokenise
@@ -57,7 +57,6 @@ class Examples:
 
     @functools.cached_property
     def auxiliary(self) -> AuxiliaryTargets:
-        check_auxiliary_words(self.queries, self.pairs, self.answers)
         return auxiliary_targets(self.tokenizer, self.queries, self.pairs, self.captions)
 
     def text_rows(self, rows: np.ndarray, caption: np.ndarray) -> np.ndarray:

@@ -11,6 +11,7 @@ from itertools import islice
 import numpy as np
 
 from train.config import Run
+from train.data.auxiliary import check_auxiliary_words
 from train.data.batching import shuffled_batches, sorted_batches, visible_modalities
 from train.data.examples import Examples, RawExamples, VisualSettings
 from train.data.inputs import Inputs
@@ -167,10 +168,13 @@ def _batches(data: RunData, examples: Examples, size: int, epoch: int) -> Iterat
     """All examples in batches of `size`, with auxiliary targets if the settings say so."""
     config, setting = data.run, data.run.setting
     random = random_of(config.seed, 1, epoch)
+    has_targets = config.training.auxiliary_targets and not config.training.frozen
+    if has_targets:
+        check_auxiliary_words(examples.queries, examples.pairs, examples.answers)
     for rows in shuffled_batches(len(examples), size, random):
         image, caption = visible_modalities(setting, rows, random)
         inputs = examples.inputs(rows, image, caption)
-        if config.training.auxiliary_targets and not config.training.frozen:
+        if has_targets:
             inputs = examples.auxiliary(inputs, rows, examples.text_rows(rows, caption))
         yield inputs
 
