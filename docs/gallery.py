@@ -17,7 +17,8 @@ STYLED, GAP = "cardinality", 12  # the example in every style, and pixels betwee
 
 
 def gallery() -> dict[str, Example]:
-    return {task: make_example(TASKS[task].Config(), "train", index) for task, index in CHOSEN.items()}
+    labelled = Style(image="labelled")
+    return {task: make_example(TASKS[task].Config(style=labelled), "train", index) for task, index in CHOSEN.items()}
 
 
 def styled(style: Style, cell: int = 64) -> Example:
@@ -52,7 +53,7 @@ def markdown(examples: dict[str, Example]) -> str:
     for task, example in examples.items():
         caption = example.caption.split("There is ")[1]
         cells.append(
-            f'<img src="docs/{task}.png" width="200" alt="A picture of {len(example.scene)} objects on a grid"><br>'
+            f'<img src="docs/{task}.png" width="240" alt="A picture of {len(example.scene)} objects on a grid"><br>'
             f"<b>{example.query}</b> {'True' if example.answer else 'False'}.<br><sub>… There is {caption}</sub>"
         )
     rows = [

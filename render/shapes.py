@@ -1,4 +1,4 @@
-"""The shapes of objects as shares of pixels, and their colours. Numbers are whole, so drawing is exact everywhere."""
+"""The shapes of objects as coverage of pixels, and their colours. Numbers are whole, so drawing is exact everywhere."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ OUTLINES: dict[str, tuple[float, Points]] = {
 
 
 def coverage(shape: str, span: float, cell: int) -> np.ndarray:
-    """Share of each pixel of a cell that a shape covers, in 0 .. LEVELS, (cell, cell) uint8.
+    """Coverage of each pixel of a cell that a shape covers, in 0 .. LEVELS, (cell, cell) uint8.
 
     span: pixels along the longer side of the shape's box, at most cell - 2, so that a cell's rim stays white.
     """
@@ -93,8 +93,8 @@ def _samples(cell: int) -> np.ndarray:
 
 def _levels(inside: np.ndarray, cell: int) -> np.ndarray:
     """The samples of each pixel that lie inside, in 0 .. LEVELS."""
-    share = inside.reshape(cell, SAMPLES, cell, SAMPLES).sum(axis=(1, 3), dtype=np.int64)
-    return ((share * LEVELS + SAMPLES**2 // 2) // SAMPLES**2).astype(np.uint8)
+    covered = inside.reshape(cell, SAMPLES, cell, SAMPLES).sum(axis=(1, 3), dtype=np.int64)
+    return ((covered * LEVELS + SAMPLES**2 // 2) // SAMPLES**2).astype(np.uint8)
 
 
 def blend(colour: Colour, ground: Colour, level: int) -> list[int]:

@@ -50,7 +50,7 @@ MIN_PIXELS = 12  # span of an object: below it, a circle and an octagon are near
 
 
 def _renderings(cells: tuple[int, ...], factors: tuple[float, ...]) -> list[tuple[int, int, np.ndarray]]:
-    """Shape, size and coverage of a cell's pixels (cell, cell), 0 to 1, for every span of at least `MIN_PIXELS`."""
+    """Shape, size and covered of a cell's pixels (cell, cell), 0 to 1, for every span of at least `MIN_PIXELS`."""
     renderings = []
     for cell in cells:
         for factor in factors:
@@ -61,28 +61,28 @@ def _renderings(cells: tuple[int, ...], factors: tuple[float, ...]) -> list[tupl
     return renderings
 
 
-def _shift(share: np.ndarray, down: int, right: int) -> np.ndarray:
+def _shift(covered: np.ndarray, down: int, right: int) -> np.ndarray:
     """Move by whole pixels; the part outside the cell is cut off."""
-    return np.asarray(shift(share, (down, right), order=0))
+    return np.asarray(shift(covered, (down, right), order=0))
 
 
-def _rotate(share: np.ndarray) -> np.ndarray:
+def _rotate(covered: np.ndarray) -> np.ndarray:
     """Rotate by a sixteenth of a full turn."""
-    return np.asarray(pillow.fromarray(share.astype(np.float32)).rotate(22.5, pillow.Resampling.BICUBIC)).clip(0, 1)
+    return np.asarray(pillow.fromarray(covered.astype(np.float32)).rotate(22.5, pillow.Resampling.BICUBIC)).clip(0, 1)
 
 
 def _training_set(random: np.random.Generator) -> tuple[Tensor, Tensor]:
     """Coverage (M, 1, 32, 32) of all training renderings, and labels (M, 2): shape and size. The last one is empty."""
-    shares, labels = [], []
+    coverages, labels = [], []
     renderings = _renderings(TRAINING_CELLS, TRAINING_SPANS)
     octagon = SHAPES.index("octagon")
-    renderings += [(shape, size, _rotate(share)) for shape, size, share in renderings if shape == octagon]
-    for shape, size, share in renderings:
-        steps = random.choice((-SHIFT, 0.0, SHIFT), (2, 2)) * len(share)
+    renderings += [(shape, size, _rotate(covered)) for shape, size, covered in renderings if shape == octagon]
+    for shape, size, covered in renderings:
+        steps = random.choice((-SHIFT, 0.0, SHIFT), (2, 2)) * len(covered)
         for down, right in ((0, 0), *np.rint(steps).astype(int).tolist()):
-            shares.append(resize_crops(torch.from_numpy(_shift(share, down, right)).float()[None, None])[0])
+            coverages.append(resize_crops(torch.from_numpy(_shift(covered, down, right)).float()[None, None])[0])
             labels.append((shape, size))
-    return torch.stack([*shares, torch.zeros(1, SIDE, SIDE)]), torch.tensor([*labels, (len(SHAPES), len(SIZES))])
+    return torch.stack([*coverages, torch.zeros(1, SIDE, SIDE)]), torch.tensor([*labels, (len(SHAPES), len(SIZES))])
 
 
 def _perturb(crops: Tensor, basis: Tensor) -> Tensor:
@@ -107,21 +107,21 @@ def train_recogniser(steps: int = 2000, batch: int = 192, seed: int = 0) -> Reco
     """A network trained on random renderings. The same seed gives the same weights on the same machine."""
     torch.manual_seed(seed)
     random = np.random.default_rng(seed)
-    shares, labels = _training_set(random)
+    coverages, labels = _training_set(random)
     colours = torch.tensor([list(COLOURS.values()), list((COLOURS | RELEASED_COLOURS).values())]) / 255
     network, basis = Recogniser(), torch.tensor(dct(np.eye(8), axis=0, norm="ortho"), dtype=torch.float32)
     small = (labels[:, 1] == SIZES.index("small")).nonzero()[:, 0]
     optimiser = torch.optim.AdamW(network.parameters(), lr=1.0, weight_decay=0.01)
     rate = torch.optim.lr_scheduler.LambdaLR(optimiser, lambda i: 2e-3 * min(i / min(100, steps / 4), 1 - i / steps))
     for step in range(steps):
-        rows = torch.randint(len(shares), (batch,))
+        rows = torch.randint(len(coverages), (batch,))
         rows[::4] = small[torch.randint(len(small), rows[::4].shape)]  # the hardest
-        rows[torch.rand(batch) < 0.02] = len(shares) - 1
+        rows[torch.rand(batch) < 0.02] = len(coverages) - 1
         colour = torch.randint(len(COLOURS), (batch,))
         paint = (colours[(torch.rand(batch) < 0.2).long(), colour] + 0.02 * torch.randn(batch, 3))[:, :, None, None]
-        share = shares[rows]
-        crops = _perturb(1 - share * (1 - paint), basis)
-        colour[rows == len(shares) - 1] = len(COLOURS)
+        covered = coverages[rows]
+        crops = _perturb(1 - covered * (1 - paint), basis)
+        colour[rows == len(coverages) - 1] = len(COLOURS)
         truth = {"colour": colour, "shape": labels[rows, 0], "size": labels[rows, 1]}
         logits = network.classify(network(crops))
         loss = torch.stack([F.cross_entropy(logits[name], truth[name]) for name in HEADS]).sum()
@@ -131,13 +131,13 @@ def train_recogniser(steps: int = 2000, batch: int = 192, seed: int = 0) -> Reco
         rate.step()
         if step % 100 == 99:
             print(f"step {step + 1:>5} of {steps}  loss {loss.item():.4f}", flush=True)
-    return _scale_features(network.eval().requires_grad_(False), shares)
+    return _scale_features(network.eval().requires_grad_(False), coverages)
 
 
-def _scale_features(network: Recogniser, shares: Tensor) -> Recogniser:
+def _scale_features(network: Recogniser, coverages: Tensor) -> Recogniser:
     """Scale the features to a mean square of 1 over objects, without a change of the logits."""
     colours = torch.tensor(list(COLOURS.values())) / 255
-    sample = shares[torch.arange(0, len(shares) - 1, 11)]
+    sample = coverages[torch.arange(0, len(coverages) - 1, 11)]
     paint = colours[torch.arange(len(sample)) % len(colours)][:, :, None, None]
     scale = network(1 - sample * (1 - paint)).square().mean().sqrt()
     for parameter in network.wide.parameters():
@@ -167,11 +167,11 @@ def held_out_crops(count: int, seed: int) -> tuple[np.ndarray, list[tuple[str, s
     renderings = _renderings(HELD_OUT_CELLS, HELD_OUT_SPANS)
     crops, names = np.empty((count, SIDE, SIDE, 3), np.uint8), []
     for i in range(count):
-        shape, size, share = renderings[random.integers(len(renderings))]
+        shape, size, covered = renderings[random.integers(len(renderings))]
         colour = list(COLOURS)[random.integers(len(COLOURS))]
-        down, right = np.rint(random.uniform(-SHIFT, SHIFT, 2) * len(share)).astype(int).tolist()
-        share = _shift(share, down, right)[:, :, None]
-        crop = share * COLOURS[colour] + (1 - share) * WHITE + random.uniform(-5, 5, (*share.shape[:2], 3))
+        down, right = np.rint(random.uniform(-SHIFT, SHIFT, 2) * len(covered)).astype(int).tolist()
+        covered = _shift(covered, down, right)[:, :, None]
+        crop = covered * COLOURS[colour] + (1 - covered) * WHITE + random.uniform(-5, 5, (*covered.shape[:2], 3))
         crop = np.clip(np.rint(crop), 0, 255).astype(np.uint8)
         if i % 2:
             file = io.BytesIO()
@@ -202,8 +202,8 @@ def main(arguments: list[str]) -> None:
         recogniser.cache_clear()
     with safetensors.safe_open(WEIGHTS, "pt") as file:
         print("written with", json.dumps(file.metadata()))
-    for name, share in accuracy(*held_out_crops(6000, seed=1)).items():
-        print(f"{name:<7} {100 * share:.2f} % of 6,000 held-out renderings")
+    for name, covered in accuracy(*held_out_crops(6000, seed=1)).items():
+        print(f"{name:<7} {100 * covered:.2f} % of 6,000 held-out renderings")
 
 
 if __name__ == "__main__":

@@ -297,25 +297,25 @@ def test_matching_score_is_output_one_against_output_zero(name: str, tmp_path: P
 # --- Fused attention against the library's own ----------------------------------------------------------------------
 
 
-def library_twin(model: VisualBert | Lxmert) -> Any:
+def library_model(model: VisualBert | Lxmert) -> Any:
     """The eager model of `transformers` with the same weights, in train mode and float64."""
     if isinstance(model, VisualBert):
-        twin: Any = VisualBertModel(model.visual_bert.config)
-        twin.load_state_dict(model.visual_bert.state_dict())
+        reference: Any = VisualBertModel(model.visual_bert.config)
+        reference.load_state_dict(model.visual_bert.state_dict())
     else:
-        twin = LxmertModel(lxmert_config(model.shape, box_width=4))
-        twin.load_state_dict(model.lxmert.state_dict())
-    return twin.double().train()
+        reference = LxmertModel(lxmert_config(model.shape, box_width=4))
+        reference.load_state_dict(model.lxmert.state_dict())
+    return reference.double().train()
 
 
 @pytest.mark.parametrize("name", ["visualbert", "lxmert"])
 def test_fused_attention_gives_the_numbers_and_gradients_of_the_library(name: str) -> None:
     model: Any = make_model(name, "tiny", vocabulary=50, feature_width=20).double().train()
     batch = as_double(batch_for(name, model.shape))
-    twin = library_twin(model)
+    reference = library_model(model)
     assert batch.features is not None and batch.boxes is not None and batch.region_mask is not None
     if name == "visualbert":
-        out = twin(
+        out = reference(
             input_ids=batch.tokens,
             attention_mask=batch.token_mask,
             visual_embeds=batch.features,
@@ -323,7 +323,7 @@ def test_fused_attention_gives_the_numbers_and_gradients_of_the_library(name: st
             visual_token_type_ids=torch.zeros(batch.region_mask.shape, dtype=torch.long),
         ).pooler_output
     else:
-        out = twin(
+        out = reference(
             batch.tokens, batch.features, batch.boxes, batch.token_mask.double(), batch.region_mask.double()
         ).pooled_output
     ours = model.encode(batch, image_states=False).pooled
@@ -331,7 +331,7 @@ def test_fused_attention_gives_the_numbers_and_gradients_of_the_library(name: st
     target = torch.randn_like(out)
     (ours * target).sum().backward()
     (out * target).sum().backward()
-    wanted = dict(twin.named_parameters())
+    wanted = dict(reference.named_parameters())
     inner: nn.Module = model.visual_bert if name == "visualbert" else model.lxmert
     for key, parameter in inner.named_parameters():
         theirs = wanted[key].grad

@@ -92,7 +92,7 @@ ON = ("logo ON bus", "lamp ON table", "cup IN sink", "man ON horse", "cat IN box
 
 
 def look_alike(number: int = 60) -> Corpus:
-    """As in VL-CheckList's spatial relations: negatives from a closed list, longer, in lower case; no mirrors."""
+    """As in VL-CheckList's spatial relations: negatives from a closed list, longer, in lower case; no partners."""
     choose = random.Random(5)
     items = []
     for n in range(number):
@@ -133,11 +133,11 @@ def test_fitted_rules_learn_where_all_items_are_connected(rule: str) -> None:
 
 
 @pytest.mark.parametrize("rule", ["ngrams", "classifier"])
-def test_fitted_rules_have_half_of_mirrors_that_are_all_connected(rule: str) -> None:
+def test_fitted_rules_have_half_of_pairs_that_are_all_connected(rule: str) -> None:
     items = crossed(0, by_word=False).items
-    mirrors = [replace(b, positives=a.negatives, negatives=a.positives) for a, b in zip(items[::2], items[1::2])]  # noqa: B905
-    mirrored = [item for both in zip(items[::2], mirrors, strict=True) for item in both]
-    corpus = Corpus("mirrored", "checklist", tuple(mirrored), None)
+    partners = [replace(b, positives=a.negatives, negatives=a.positives) for a, b in zip(items[::2], items[1::2])]  # noqa: B905
+    paired = [item for both in zip(items[::2], partners, strict=True) for item in both]
+    corpus = Corpus("paired", "checklist", tuple(paired), None)
     assert shares(corpus.items, baselines(corpus, rules=[rule])[rule]) == (0.5, 0.0)
 
 

@@ -27,7 +27,7 @@ def answers_of(items: list[Item], right: Iterable[Any]) -> list[Answer]:
 
 
 def items_of(pairs: int, axes: tuple[str, ...] = ("colour",), images: int | None = None, **labels: Any) -> list[Item]:
-    """Mirror pairs of items, axes in turn; each picture is used once, or `images` of them again and again."""
+    """Partner pairs of items, axes in turn; each picture is used once, or `images` of them again and again."""
     found = []
     for n in range(pairs):
         for side in (0, 1):

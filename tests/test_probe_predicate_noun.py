@@ -90,10 +90,10 @@ def test_a_published_set_is_read(published: Path) -> None:
     corpus = read_set(published / "eval_set.json")
     assert corpus == read_set(published)
     assert (corpus.kind, corpus.pictures, corpus.notes, len(corpus.items)) == ("predicate_noun", None, (), 12)
-    one, mirror, third = corpus.items[:3]
+    one, partner, third = corpus.items[:3]
     assert (one.id, one.image, one.pair, one.axis) == ("0", f"{0:016x}.jpg", "0", "predicate")
-    assert one.positives == mirror.negatives == ("a girl is wearing hat 0",)
-    assert (mirror.pair, third.pair, third.axis) == ("0", "1", "noun")
+    assert one.positives == partner.negatives == ("a girl is wearing hat 0",)
+    assert (partner.pair, third.pair, third.axis) == ("0", "1", "noun")
     words = {
         "subject": "Girl",
         "predicate": "wears",
@@ -116,7 +116,7 @@ def test_the_other_template_and_the_crops(published: Path) -> None:
         read_set(published, images="x")
 
 
-def test_pairs_that_are_no_mirrors_are_named(published: Path) -> None:
+def test_pairs_without_exchanged_sentences_are_named(published: Path) -> None:
     records = triplets(3)
     records[0]["sentence_target"] = "a girl"
     (published / "eval_set.json").write_text(json.dumps(records))

@@ -177,7 +177,7 @@ def test_pictures_make_the_sentences_true_and_false(
 
 
 @pytest.mark.parametrize("kind", COUNTS)
-def test_every_item_has_its_mirror_and_its_own_picture(kind: str, corpora: dict[str, Corpus]) -> None:
+def test_every_item_has_its_partner_and_its_own_picture(kind: str, corpora: dict[str, Corpus]) -> None:
     pairs: dict[str, list[Item]] = {}
     for item in corpora[kind].items:
         pairs.setdefault(item.pair, []).append(item)
@@ -336,12 +336,12 @@ def test_triplets_have_the_published_keys(folders: dict[str, Path], seen: dict[s
     kinds = Counter(record["pos"] for record in records)
     assert kinds == {"object": 2 * round(30 * 743 / 1292), "subject": 60 - 2 * round(30 * 743 / 1292)}
     for number, record in enumerate(records):
-        mirror = records[number ^ 1]
+        partner = records[number ^ 1]
         assert record["id"] == number and record["open_images_split"] == "synthetic"
         for template in ("", "_alt"):
-            assert record[f"sentence_target{template}"] == mirror[f"sentence_distractor{template}"]
-        assert record["word_target"] == mirror["word_distractor"] and record["pos"] == mirror["pos"]
-        assert record["img_filename"] != mirror["img_filename"]
+            assert record[f"sentence_target{template}"] == partner[f"sentence_distractor{template}"]
+        assert record["word_target"] == partner["word_distractor"] and record["pos"] == partner["pos"]
+        assert record["img_filename"] != partner["img_filename"]
         objects = seen["predicate_noun"][str(number)]
         assert is_true(record["sentence_target_alt"], objects) and not is_true(
             record["sentence_distractor_alt"], objects
@@ -393,11 +393,11 @@ def test_the_tempting_object_is_of_the_classes_of_the_target(unit: PairKind) -> 
     for index in range(90):
         pair = unit.pair(5, index)
         for side in pair.sides:
-            target, lure = side.scene[side.subject], side.scene[1 - side.subject]
+            target, distractor = side.scene[side.subject], side.scene[1 - side.subject]
             assert target.words >= set(" ".join(side.positive.args).split())
-            assert _location(target.centre) == _location(lure.centre) == pair.labels["location"]
+            assert _location(target.centre) == _location(distractor.centre) == pair.labels["location"]
             if unit.axis != "Attribute/size":  # which asks for the size
-                assert target.size == lure.size == pair.labels["size"]
+                assert target.size == distractor.size == pair.labels["size"]
 
 
 @settings(max_examples=200)

@@ -39,7 +39,7 @@ def test_a_sample_is_spread_and_depends_on_the_seed_alone() -> None:
     assert sampled(items, None) == items and sampled(items, 210) == items
 
 
-def test_mirrors_stay_together_in_a_sample() -> None:
+def test_a_sample_has_whole_pairs() -> None:
     items = [item(n, image=f"{n}.jpg", pair=str(n // 2) if n < 60 else "") for n in range(100)]
     for seed in range(20):
         kept = {one.id for one in sampled(items, 30, seed)}

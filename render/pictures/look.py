@@ -33,12 +33,12 @@ class Look:
 Draw = Callable[[World, int, Spans], Look]  # world, pixels of a cell, spans
 
 
-def cells_on(world: World, empty: np.ndarray, shares: Iterable[np.ndarray], grounds: int) -> np.ndarray:
+def cells_on(world: World, empty: np.ndarray, coverages: Iterable[np.ndarray], grounds: int) -> np.ndarray:
     """Each kind of a world on an empty cell, (K, cell, cell) uint8.
 
-    shares: coverage of each kind. grounds: entries of the palette before the strengths of the world's colours.
+    coverages: coverage of each kind. grounds: entries of the palette before the strengths of the world's colours.
     """
     first = {colour: grounds + LEVELS * i for i, colour in enumerate(world.colours)}
-    pairs = zip(shares, world.kinds, strict=True)
-    cells = [np.where(share > 0, share + first[colour] - 1, empty) for share, (_, _, colour) in pairs]
+    pairs = zip(coverages, world.kinds, strict=True)
+    cells = [np.where(coverage > 0, coverage + first[colour] - 1, empty) for coverage, (_, _, colour) in pairs]
     return np.stack(cells).astype(np.uint8)

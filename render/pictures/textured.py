@@ -30,15 +30,15 @@ def textured(world: World, cell: int, spans: Spans) -> Look:
             for level in range(1, LEVELS):
                 partial[colour, tint, level] = len(entries)
                 entries.append(blend(COLOURS[colour], ground, level))
-    shares, sprites, canvases = centred_shapes(world, cell, spans), [], []
+    coverages, sprites, canvases = centred_shapes(world, cell, spans), [], []
     for number, name in enumerate(PATTERNS):
         empty = (2 * number + pattern(name, cell)).astype(np.uint8)
         canvases.append(np.tile(empty, (world.rows, world.columns)))
-        for share, (_, _, colour) in zip(shares, world.kinds, strict=True):
-            sprite = np.where(share == LEVELS, full[colour], empty)
+        for coverage, (_, _, colour) in zip(coverages, world.kinds, strict=True):
+            sprite = np.where(coverage == LEVELS, full[colour], empty)
             for tint in (2 * number, 2 * number + 1):  # of this pattern
                 for level in range(1, LEVELS):
-                    sprite[(share == level) & (empty == tint)] = partial[colour, tint, level]
+                    sprite[(coverage == level) & (empty == tint)] = partial[colour, tint, level]
             sprites.append(sprite.astype(np.uint8))
     stacked = np.stack(sprites).reshape(len(PATTERNS), 1, len(world.kinds), cell, cell)
     return Look(np.array(entries, np.uint8), len(tints), np.stack(canvases), stacked)

@@ -156,5 +156,5 @@ def couple_scores(answers: np.ndarray, logits: np.ndarray) -> dict[str, float]:
     right = predictions_of(logits) == answers
     both = right[0::2] & right[1::2]
     low, high = binomtest(int(both.sum()), len(both)).proportion_ci(method="wilson")
-    shares = {"couples_right": both.mean(), "couples_low": low, "couples_high": high}
-    return {name: 100 * float(share) for name, share in shares.items()}
+    proportions = {"couples_right": both.mean(), "couples_low": low, "couples_high": high}
+    return {name: 100 * float(value) for name, value in proportions.items()}

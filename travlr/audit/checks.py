@@ -344,6 +344,6 @@ def score(fitted: Mapping[Any, Sequence[int]], scored: Mapping[Any, Sequence[int
 
 
 def lower_bound(right: float, total: int) -> float:
-    """Wilson's lower 99.9 % bound of a share."""
-    share, z = right / total, Z * Z / total
-    return (share + z / 2 - math.sqrt(share * (1 - share) * z + z * z / 4)) / (1 + z)
+    """Wilson's lower 99.9 % bound of a proportion."""
+    proportion, z = right / total, Z * Z / total
+    return (proportion + z / 2 - math.sqrt(proportion * (1 - proportion) * z + z * z / 4)) / (1 + z)

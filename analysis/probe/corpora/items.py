@@ -46,8 +46,8 @@ class Item:
 
     id: unique in its corpus. image: path relative to the corpus's pictures, with `/`. positives, negatives: true and
     false sentences, unchanged from the corpus. axis: what is tested, such as `Object/Location/center` or `predicate`.
-    source: data set within the axis, such as `vg_subj`. pair: equal for an item and its mirror (the same sentences, the
-    other one true); empty without a mirror. labels: other groups, such as grade, size, location, template.
+    source: data set within the axis, such as `vg_subj`. pair: equal for an item and its partner (the same sentences,
+    the other one true); empty without a partner. labels: other groups, such as grade, size, location, template.
     """
 
     id: str

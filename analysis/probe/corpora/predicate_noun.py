@@ -48,10 +48,10 @@ def read_set(
         if len(records) % 2:
             raise ValueError(f"has an odd number of triplets, {len(records):,}; two in a row are a pair")
         items = tuple(item_of(record, str(number // 2), template, cropped) for number, record in enumerate(records))
-        unmirrored = sum(not _mirrored(*records[n : n + 2]) for n in range(0, len(records), 2))
+        unexchanged = sum(not _exchanged(*records[n : n + 2]) for n in range(0, len(records), 2))
     name = f"predicate-noun{', alt' * (template == 'alt')}{', cropped' * cropped}"
-    note = f"pairs without exchanged sentences, where text alone may decide: {unmirrored:,} of {len(records) // 2:,}"
-    return Corpus(name, "predicate_noun", items, Path(images) if images else beside, (note,) if unmirrored else ())
+    note = f"pairs without exchanged sentences, where text alone may decide: {unexchanged:,} of {len(records) // 2:,}"
+    return Corpus(name, "predicate_noun", items, Path(images) if images else beside, (note,) if unexchanged else ())
 
 
 def item_of(record: Triplet, pair: str, template: str, cropped: bool) -> Item:
@@ -71,7 +71,7 @@ def item_of(record: Triplet, pair: str, template: str, cropped: bool) -> Item:
     )
 
 
-def _mirrored(one: Triplet, other: Triplet) -> bool:
+def _exchanged(one: Triplet, other: Triplet) -> bool:
     """Whether two triplets exchange their sentences."""
     return one["pos"] == other["pos"] and all(
         one[f"sentence_{a}{ending}"] == other[f"sentence_{b}{ending}"]

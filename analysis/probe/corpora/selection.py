@@ -39,7 +39,7 @@ def sample(corpus: Corpus, limit: int | None, seed: int) -> Corpus:
 
     Each item is drawn with the same probability (systematic sampling along a random order of pictures), so the sample's
     score estimates the corpus's. The sample depends on the seed and the items, not on their order or on which pictures
-    exist. An item and its mirror stay together; if only some items have one, the sample has this size on average.
+    exist. An item and its partner stay together; if only some items have one, the sample has this size on average.
     """
     if limit is None:
         return corpus

@@ -2,11 +2,11 @@
 
 Blind rules read the sentences alone. Salience rules see the picture and prefer large or central objects. The other
 rules know the scene; `scene_oracle` knows all of it and is the ceiling. On corpora from
-scenes, where each item has its mirror, a blind rule has exactly half of the items and no pair right, and so does a
+scenes, where each item has its partner, a blind rule has exactly half of the items and no pair right, and so does a
 salience rule if all words are shown. On published corpora they may have more.
 
 Ties are broken by a hash of the sentence. Fitted rules (ngrams, classifier) are fitted on other items by
-cross-validation: never on the mirror, which has the answer (`_folds`).
+cross-validation: never on the partner, which has the answer (`_folds`).
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def sentence_table(corpus: Corpus, seed: int) -> pd.DataFrame:
 
 
 def _folds(items: Sequence[Item], seed: int) -> np.ndarray:
-    """(N,) fold of cross-validation, 0 to FOLDS - 1: equal for an item and its mirror, and for items without a mirror
+    """(N,) fold of cross-validation, 0 to FOLDS - 1: equal for an item and its partner, and for items without a partner
     that share a picture. Folds have the same number of these, in the order of a hash."""
     names = [item.pair or item.image for item in items]
     order = sorted(set(names), key=lambda name: noise(seed, "fold", name))

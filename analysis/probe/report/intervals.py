@@ -16,7 +16,7 @@ Statistic = Callable[[np.ndarray], np.ndarray]
 
 def clusters_of(items: Sequence[Item]) -> np.ndarray:
     """(N,) cluster of each item: its picture where that stands in several pairs, else its pair. Crops belong to their
-    whole picture; an item without a mirror is a pair of its own."""
+    whole picture; an item without a partner is a pair of its own."""
     pictures = [item.labels.get(WHOLE, item.image) for item in items]
     pairs = [("pair", item.pair) if item.pair else ("item", item.id) for item in items]
     pairs_of: dict[str, set[tuple[str, str]]] = {}

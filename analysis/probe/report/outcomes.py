@@ -27,7 +27,7 @@ def compared_scores(answer: Answer, sentences: str) -> tuple[float, float]:
 @dataclass(frozen=True)
 class Outcomes:
     """Items and answers as arrays, all (N,). right, tie: False for items that were not scored. clusters: of
-    dependent items. partner: index of an item's mirror, -1 without one. statuses: as `Answer.status`.
+    dependent items. partner: index of an item's partner, -1 without one. statuses: as `Answer.status`.
     itm: (N, 4), see `itm_counts`; None without a threshold. compared: (N, 2), see `compared_scores`."""
 
     items: Sequence[Item]

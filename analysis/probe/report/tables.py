@@ -25,10 +25,10 @@ COVERAGE = "total = scored + missing + unreadable + failed"
 NOTES = (
     "Shares are of what was scored.",
     "Right: true sentences score above false ones; a tie is wrong. Tossing coins: 50 % of items, 25 % of pairs.",
-    "Pairs: an item and its mirror, with the same sentences of which the other is true. Same sentence: preferred for "
+    "Pairs: an item and its partner, with the same sentences of which the other is true. Same sentence: preferred for "
     "both pictures, so that the text decided. Decisive: both right, of pairs that are both right or both wrong.",
     "Detectable: the difference from a level, in points, that is detected with a power of 80 %.",
-    "Intervals treat items that share a picture, or mirrors, as dependent: bootstrap over clusters of these.",
+    "Intervals treat items that share a picture, or partners, as dependent: bootstrap over clusters of these.",
 )
 OF_MODELS = (
     "Blind rule: the best accuracy of a rule that reads the sentences alone, on all items, and its name if it is the "

@@ -68,7 +68,7 @@ class ScenesConfig:
     def __post_init__(self) -> None:
         least = MIN_COUNT[self.kind]
         if self.count % 2 or not least <= self.count <= MAX_COUNT:
-            raise ValueError(f"count={self.count}: must be even (an item and its mirror), {least} to {MAX_COUNT:,}")
+            raise ValueError(f"count={self.count}: must be even (an item and its partner), {least} to {MAX_COUNT:,}")
 
     @property
     def fingerprint(self) -> dict[str, Any]:

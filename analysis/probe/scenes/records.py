@@ -21,7 +21,7 @@ SceneRecord = dict[str, Any]
 
 
 def describe(unit: PairKind, pair: ScenePair, number: int) -> tuple[SceneRecord, dict[str, bytes]]:
-    """The record of one scene of a pair, and pictures by path. number: index in its file; odd ones are mirrors."""
+    """The record of one scene of a pair, and pictures by path. number: index in its file; odd ones are partners."""
     side = pair.sides[number % 2]
     picture = draw(side.scene)
     if not unit.source:
@@ -43,7 +43,7 @@ def describe(unit: PairKind, pair: ScenePair, number: int) -> tuple[SceneRecord,
 def _triplet(unit: PairKind, pair: ScenePair, number: int, picture: Any) -> tuple[SceneRecord, dict[str, bytes]]:
     """A triplet with its 15 published keys, and the crop to its target, with the published file name."""
     side = pair.sides[number % 2]
-    target, lure = side.scene[side.subject], side.scene[1 - side.subject]
+    target, distractor = side.scene[side.subject], side.scene[1 - side.subject]
     noun, predicate = (word.capitalize() for word in side.positive.args)
     tested = 0 if unit.axis == "noun" else 1
     record = {
@@ -52,7 +52,7 @@ def _triplet(unit: PairKind, pair: ScenePair, number: int, picture: Any) -> tupl
         "sentence_target": side.positive.sentence(0),
         "sentence_distractor": side.negative.sentence(0),
         "relationship_target": _relationship(f"{number:06d}t", target),
-        "relationship_distractor": _relationship(f"{number:06d}d", lure),
+        "relationship_distractor": _relationship(f"{number:06d}d", distractor),
         "subject": noun,
         "predicate": "is",
         "object": predicate,

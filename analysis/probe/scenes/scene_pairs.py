@@ -5,9 +5,9 @@ sentences alone gets half of the items right. Grades of false sentences: N1 has 
 shows; N2 has words that are all shown but do not belong together; N3 has the words of the true sentence in another
 order.
 
-Salience does not help either. The lure (the object that makes the false sentence tempting) has the target's classes of
-size and place, unless these are tested, and the attribute that distinguishes the sentences, such as `circle` and
-`star`, keeps its place and size: the two objects exchange their other attribute, so that red circle and blue star
+Salience does not help either. The distractor (the object that makes the false sentence tempting) has the classes of
+size and place of the target, unless these are tested, and the attribute that distinguishes the sentences, such as
+`circle` and `star`, keeps its place and size: the two objects exchange their other attribute, so that red circle and blue star
 become blue circle and red star. A rule of `analysis.probe.scenes.salience` therefore prefers the same sentence in both
 pictures: it gets half of the items right and no pair. N1 is an exception: a word that nothing shows is less salient
 than any other, so a rule that knows which words are shown is always right.
@@ -60,7 +60,7 @@ for _row in range(WORLD.rows):
 @dataclass(frozen=True)
 class PairMember:
     """A scene and its sentences. Its first two objects are the target of the true sentence, at the index `subject`, and
-    the lure."""
+    the distractor."""
 
     scene: tuple[PlacedObject, ...]
     positive: Statement
@@ -163,7 +163,7 @@ def _exchanged(one: PlacedObject, other: PlacedObject, attribute: str) -> list[P
     return [replace(one, **{attribute: second}), replace(other, **{attribute: first})]
 
 
-def _mirrored(
+def _couple(
     one: Sequence[PlacedObject],
     other: Sequence[PlacedObject],
     fillers: Sequence[PlacedObject],
@@ -173,8 +173,10 @@ def _mirrored(
     subject: int = 0,
     **labels: str,
 ) -> ScenePair:
-    """A pair of two scenes, each with a target and a lure, and the same fillers. subject: index of the second scene's
-    target; the first scene's is object 0."""
+    """A pair of two scenes, each with a target and a distractor, and the same fillers.
+
+    subject: index of the second scene's target; the first scene's is object 0.
+    """
     first, second = PairMember((*one, *fillers), true, false), PairMember((*other, *fillers), false, true, subject)
     return ScenePair((first, second), index % 2, labels)
 
@@ -208,11 +210,11 @@ def _object(location: str | None, size: str | None, absent: bool, index: int, ch
     colour, else_colour = _two(WORLD.colours, choices)
     rest = unlike(shape, other)
     target = board.put(colour, shape, location, size)
-    lure = board.put(else_colour, choices.pick(rest) if absent else other, location, size)
+    distractor = board.put(else_colour, choices.pick(rest) if absent else other, location, size)
     fillers = [board.put(colour, choices.pick(rest)), *board.fillers(WORLD.colours, rest)]
-    mirror = [replace(target, shape=other), lure] if absent else _exchanged(target, lure, "colour")
+    partner = [replace(target, shape=other), distractor] if absent else _exchanged(target, distractor, "colour")
     true, false = (Statement("exists", (f"{colour} {s}",)) for s in (shape, other))
-    return _mirrored([target, lure], mirror, fillers, true, false, index, not absent, location=location, size=size)
+    return _couple([target, distractor], partner, fillers, true, false, index, not absent, location=location, size=size)
 
 
 def _colour(absent: bool, index: int, choices: RandomChoices) -> ScenePair:
@@ -223,14 +225,14 @@ def _colour(absent: bool, index: int, choices: RandomChoices) -> ScenePair:
     colour, other = _two(WORLD.colours, choices)
     rest = [one for one in WORLD.colours if one not in (colour, other)]
     target = board.put(colour, shape, location, size)
-    lure = board.put(choices.pick(rest) if absent else other, else_shape, location, size)
+    distractor = board.put(choices.pick(rest) if absent else other, else_shape, location, size)
     fillers = board.fillers(rest, unlike(shape))
-    mirror = [replace(target, colour=other), lure]
+    partner = [replace(target, colour=other), distractor]
     if not absent:
-        mirror = _exchanged(target, lure, "shape")
-        fillers += _larger(choices.pick((colour, other)), board, choices, unlike(shape), [target, lure])
+        partner = _exchanged(target, distractor, "shape")
+        fillers += _larger(choices.pick((colour, other)), board, choices, unlike(shape), [target, distractor])
     true, false = (Statement("is", (shape, c)) for c in (colour, other))
-    return _mirrored([target, lure], mirror, fillers, true, false, index, not absent, location=location, size=size)
+    return _couple([target, distractor], partner, fillers, true, false, index, not absent, location=location, size=size)
 
 
 def _size(absent: bool, index: int, choices: RandomChoices) -> ScenePair:
@@ -243,12 +245,12 @@ def _size(absent: bool, index: int, choices: RandomChoices) -> ScenePair:
     shape, else_shape = _shapes(choices)
     colour = choices.pick(WORLD.colours)
     target = board.put(colour, shape, location, "small")
-    lure = board.put(colour, else_shape, location, "medium" if absent else "large")
+    distractor = board.put(colour, else_shape, location, "medium" if absent else "large")
     fillers = board.fillers(WORLD.colours, unlike(shape), "medium")
     grown = replace(target, side=choices.pick(SIDES["large"]))
-    mirror = [grown, lure] if absent else _exchanged(target, lure, "shape")
+    partner = [grown, distractor] if absent else _exchanged(target, distractor, "shape")
     true, false = (Statement("is", (shape, s)) for s in ("small", "large"))
-    return _mirrored([target, lure], mirror, fillers, true, false, index, not absent, location=location)
+    return _couple([target, distractor], partner, fillers, true, false, index, not absent, location=location)
 
 
 # Ordered positions in a row or column of which the second is nearest to the middle.
@@ -281,7 +283,7 @@ def _spatial(swap: bool, index: int, choices: RandomChoices) -> ScenePair:
     one, other = (" ".join(words) for words in objects)
     true = Statement("stands", (one, relation, other))
     false = Statement("stands", (other, relation, one) if swap else (one, opposite, other))
-    return _mirrored(first, second, fillers, true, false, index, dimension=axis)
+    return _couple(first, second, fillers, true, false, index, dimension=axis)
 
 
 def _checklist() -> tuple[PairKind, ...]:
@@ -313,16 +315,16 @@ def _bound(noun: bool, index: int, choices: RandomChoices) -> ScenePair:
     board = Board(choices)
     location, size = LOCATIONS[index % 3], tuple(SIDES)[index // 3 % 3]
     (shape, other), (colour, else_colour) = _shapes(choices), _two(WORLD.colours, choices)
-    target, lure = board.put(colour, shape, location, size), board.put(else_colour, other, location, size)
+    target, distractor = board.put(colour, shape, location, size), board.put(else_colour, other, location, size)
     fillers = board.fillers(WORLD.colours, unlike(shape, other))
     if not noun:
-        fillers += _larger(choices.pick((colour, else_colour)), board, choices, unlike(shape), [target, lure])
-    mirror = _exchanged(target, lure, "colour" if noun else "shape")
+        fillers += _larger(choices.pick((colour, else_colour)), board, choices, unlike(shape), [target, distractor])
+    partner = _exchanged(target, distractor, "colour" if noun else "shape")
     true, false = (
         Statement("binds", (shape, colour)),
         Statement("binds", (other, colour) if noun else (shape, else_colour)),
     )
-    return _mirrored([target, lure], mirror, fillers, true, false, 0, 1, location=location, size=size)
+    return _couple([target, distractor], partner, fillers, true, false, 0, 1, location=location, size=size)
 
 
 PAIR_KINDS: dict[str, tuple[PairKind, ...]] = {
