@@ -7,8 +7,8 @@ order.
 
 Salience does not help either. The distractor (the object that makes the false sentence tempting) has the classes of
 size and place of the target, unless these are tested, and the attribute that distinguishes the sentences, such as
-`circle` and `star`, keeps its place and size: the two objects exchange their other attribute, so that red circle and blue star
-become blue circle and red star. A rule of `analysis.probe.scenes.salience` therefore prefers the same sentence in both
+`circle` and `star`, keeps its place and size: the two objects exchange their other attribute, so that red circle and
+blue star become blue circle and red star. A rule of `analysis.probe.scenes.salience` prefers the same sentence in both
 pictures: it gets half of the items right and no pair. N1 is an exception: a word that nothing shows is less salient
 than any other, so a rule that knows which words are shown is always right.
 
