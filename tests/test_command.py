@@ -36,6 +36,15 @@ def test_generate_sweeps_over_tasks_and_goes_on_after_a_refused_one(tmp_path: Pa
     ]
 
 
+def test_generate_sweeps_through_a_launcher(tmp_path: Path) -> None:
+    sizes = [setting for setting in SETTINGS if setting != C]
+    code, _, err = command(
+        "generate", "-m", "hydra/launcher=joblib", "task=cardinality,spatiality", "workers=1", *sizes, cwd=tmp_path
+    )
+    assert code == 0, err
+    assert all((tmp_path / "data" / task / "dataset.json").is_file() for task in ("cardinality", "spatiality"))
+
+
 def test_generate_takes_a_quoted_path_and_workers(tmp_path: Path) -> None:
     assert command("generate", *SETTINGS, "out='a b,c=d'", "workers=2", cwd=tmp_path)[0] == 0
     assert os.listdir(tmp_path) == ["a b,c=d"]

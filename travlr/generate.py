@@ -278,4 +278,6 @@ def command() -> None:
 
 
 if __name__ == "__main__":
-    command()
+    from travlr import generate  # by its own name, from which launchers import it in other processes
+
+    generate.command()
