@@ -41,22 +41,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: places.get(item.path.stem, len(places)))
 
 
-@pytest.fixture(autouse=True, scope="session")
-def no_waiting_for_the_disk() -> Iterator[None]:
-    """What `fsync` adds shows only in a power failure; it is most of the time that a small dataset takes."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "fsync", lambda _: None)
-        yield
-
-
-@pytest.fixture(scope="module")
-def unaudited() -> Iterator[None]:
-    """For runs on small datasets that other tests audit."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("train.prepare.audit", lambda folder: [])
-        yield
-
-
 @pytest.fixture(scope="module")
 def tables_made_once() -> Iterator[None]:
     """For tests of files, which write the rows of a few datasets again and again."""

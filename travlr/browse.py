@@ -263,7 +263,7 @@ def embedded(value: Any) -> str:
 def write(out: Path, content: str | bytes) -> None:
     """Write a page or a picture atomically. Raises `ValueError` where the file cannot be written."""
     try:
-        with replacing(out, sync=False) as path:
+        with replacing(out) as path:
             path.write_bytes(content.encode() if isinstance(content, str) else content)
     except OSError as error:
         raise ValueError(f"{out}: cannot be written ({error.strerror}); choose another file with --out") from None

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from train.results.store import ANSWERS
-from travlr.files import regular
 from travlr.options import check_types
 from travlr.questions.forms import Message
 
@@ -93,7 +92,7 @@ def _read(path: Path) -> tuple[dict[tuple[str, str, str], AnswerRecord], int]:
     if not path.exists():
         return answers, 0
     end = 0
-    with open(regular(path), "rb") as file:
+    with open(path, "rb") as file:
         for number, line in enumerate(file, 1):
             if not line.endswith(b"\n"):
                 break

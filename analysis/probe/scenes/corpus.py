@@ -135,7 +135,7 @@ def _write_chunk(folder: Path, config: ScenesConfig, chunk: Chunk) -> list[Scene
             record, pictures = records.describe(unit, pair, before + 2 * index + which)
             for name, data in pictures.items():
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
-                put_file(folder / name, data, sync=False)
+                put_file(folder / name, data)
             lines.append({**record, "sha256": {name: _digest(data) for name, data in pictures.items()}})
     return lines
 

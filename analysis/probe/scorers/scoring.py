@@ -30,7 +30,7 @@ from analysis.probe.corpora.items import (
     as_float64,
     open_picture,
 )
-from travlr.files import close, locked, put_file
+from travlr.files import locked, put_file
 from travlr.settings import Log
 from travlr.start import usable_cores
 from travlr.workers import Progress
@@ -102,7 +102,6 @@ def delete_answers(folder: Path) -> None:
         with locked(folder):
             for path in [*folder.glob("*.jsonl"), folder / CONFIG]:
                 path.unlink(missing_ok=True)
-            close(folder)
 
 
 @contextlib.contextmanager
@@ -119,7 +118,6 @@ def run_folder(folder: Path, fingerprint: Mapping[str, Any], about: Mapping[str,
             text = json.dumps({"identity": dict(fingerprint), "about": dict(about)}, indent=1, ensure_ascii=False)
             put_file(folder / CONFIG, text.encode() + b"\n")
         yield
-        close(folder)
 
 
 def read_config(folder: Path) -> dict[str, Any]:
