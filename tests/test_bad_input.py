@@ -15,7 +15,6 @@ import torch
 from tests.helpers import called, edit, flip, one_line
 from tests.helpers import write as write_dataset
 from train.data.text import grammar_tokenizer
-from train.learning.module import Learner
 from train.models import SIZES
 from travlr import Cardinality, Count, Image
 
@@ -78,7 +77,6 @@ DATA: dict[str, tuple[Damage, str]] = {
     "split": (without_a_split, "train: data=d: has no split test_ood; training needs train, validation, test_ind, "),
     "audit": (functools.partial(manifest, content_digest="0" * 64), "train: data=d: fails its audit (content digest: "),
     "nothing": (shutil.rmtree, "travlr.generate task=cardinality out=d"),
-    "unreadable": (lambda folder: (folder / "dataset.json").write_text("{"), "train: data=d/dataset.json: damaged"),
 }
 
 
@@ -120,24 +118,6 @@ def test_a_rate_that_is_too_high(refused: Callable[..., str]) -> None:
     assert line.startswith("train: optimiser.learning_rate=1e+30: ") and "not a finite number at step" in line
 
 
-def test_a_loss_that_is_no_number_leaves_the_last_good_checkpoint(
-    refused: Callable[..., str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    learn, calls = Learner.losses, iter(range(100))
-
-    def losses(self: Learner, batch: Any) -> dict[str, torch.Tensor]:
-        found = learn(self, batch)
-        return found if next(calls) < 3 else {name: loss * torch.nan for name, loss in found.items()}
-
-    monkeypatch.setattr(Learner, "losses", losses)
-    assert "not a finite number at step 4" in refused()
-    (kept,) = Path("runs").glob("*/checkpoints/last.ckpt")
-    state = torch.load(kept, weights_only=True)
-    assert state["global_step"] == 2 and all(value.isfinite().all() for value in state["state_dict"].values())
-    monkeypatch.setattr(Learner, "losses", learn)
-    assert called(monkeypatch, *SMALL) == 0
-
-
 def test_a_checkpoint_of_another_architecture(
     refused: Callable[..., str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -167,13 +147,7 @@ def features(folder: Path, dimensions: dict[str, int]) -> None:
 SIX = (*COUNTS, "blank")
 FEATURES: dict[str, tuple[dict[str, int], str]] = {
     "no blank picture": ({name: 6 for name in SIX if name != "blank"}, "lacks 1 of 21 images, the first is blank"),
-    "a split": (
-        {name: 6 for name in SIX if name != "train"},
-        "lacks 100 of 101 images, the first is cardinality-train-00000000",
-    ),
     "training": (dict.fromkeys(SIX, 6) | {"train": 5}, "cardinality-train-00000000: has features of 5 numbers, but "),
-    "validation": (dict.fromkeys(SIX, 6) | {"validation": 5}, "validation-00000000: has features of 5 numbers, but "),
-    "a test": (dict.fromkeys(SIX, 6) | {"test_ood": 5}, "-test_ood-00000000: has features of 5 numbers, but blank "),
     "blank": (dict.fromkeys(SIX, 6) | {"blank": 5}, "-00000000: has features of 6 numbers, but blank of 5"),
 }
 
@@ -185,16 +159,3 @@ def test_features_that_do_not_fit(case: str, refused: Callable[..., str]) -> Non
     line = refused("training.stream=false", "regions.source=file", "regions.file=made")
     assert line.startswith("train: regions.file=made: ") and told in line
     assert not list(Path("runs").glob("*/curve.csv"))  # told before training
-
-
-def test_weights_of_features_of_another_width(
-    data: Path, refused: Callable[..., str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for folder, width in (("made", 6), ("other", 5)):
-        features(Path(folder), dict.fromkeys(SIX, width))
-    arguments = ["training.stream=false", "training.steps=2", "regions.source=file"]
-    assert called(monkeypatch, *SMALL, *arguments, "regions.file=made") == 0
-    capsys.readouterr()
-    start = next(Path("runs").glob("uniter-*"))
-    line = refused(*arguments, "regions.file=other", f"start={start}", "setting=image")
-    assert line.startswith(f"train: {start}/model.safetensors: not weights of this model: size mismatch")
