@@ -1,6 +1,6 @@
 """The training command: `python train.py --help`."""
 
-from travlr.start import start_command
+from train.command import command
 
 if __name__ == "__main__":
-    start_command("train", "train.command")
+    command()

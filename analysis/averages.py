@@ -48,12 +48,17 @@ class RunSummary:
             return frozenset(["settings unknown"])
         traits = {
             "controlled": self.settings.get("controlled"),
-            "frozen": self.settings.get("training.frozen"),
+            "frozen": self.settings.get("method") == "frozen",
             "trained further": self.settings.get("start"),
-            "with consistency": self.settings.get("training.consistency"),
+            "with consistency": self.settings.get("method") == "consistency",
             "subset": self.train_fraction != 1,
         }
         return frozenset(name for name, value in traits.items() if value)
+
+    @property
+    def streams(self) -> bool:
+        """Whether the run never saw an example twice."""
+        return bool(self.settings) and self.settings.get("training.examples") is None
 
     @property
     def train_fraction(self) -> float:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -152,8 +151,8 @@ def by_size(results: pd.DataFrame) -> pd.DataFrame:
     out. A streamed run never repeats an example, so its size is the number of all examples that it was trained on.
     """
     rows = results[results["own"].fillna(False).astype(bool) & results["config"].notna()].copy()
-    free = ("training.examples", "training.stream")
-    rows["streamed"] = _setting(rows, "training.stream")
+    free = ("training.examples",)
+    rows["streamed"] = ~_setting(rows, "training.examples")
     lines = run_labels(rows, free)
     sizes = rows[~rows["streamed"]].groupby(lines)["train_examples"].nunique()
     rows = rows[lines.isin(sizes.index[sizes > 1])].copy()
@@ -210,7 +209,7 @@ def distinguishing_settings(rows: pd.DataFrame, ignored: Sequence[str] = ()) -> 
     equal words have equal settings. ignored: settings that are not reported.
     """
     texts = {}
-    defaults = flat_settings(json.loads(canonical(asdict(Run()))))
+    defaults = flat_settings(json.loads(canonical(Run().model_dump())))
     for _, group in rows[rows["config"].notna()].groupby([_model_and_size(rows), rows["task"]], observed=True):
         configs = list(group["config"].unique())
         settings = [flat_settings(json.loads(config)) for config in configs]
@@ -275,7 +274,7 @@ def _batch_and_epochs(info: pd.Series) -> tuple[float, float]:
     architecture = ARCHITECTURES.get(str(info["model"]))
     table_5 = CONTROLLED[0] if config.get("controlled") else architecture.batch_size if architecture else np.nan
     batch, accumulate = optimiser.get("batch_size") or table_5, optimiser.get("accumulate", 1)
-    if training.get("stream", True) or pd.isna(info["train_examples"]) or np.isnan(batch):
+    if training.get("examples") is None or pd.isna(info["train_examples"]) or np.isnan(batch):
         return batch * accumulate, np.nan
     examples = int(info["train_examples"])
     steps = examples // min(batch, examples) // accumulate  # of an epoch, as train/learning/batches.py counts

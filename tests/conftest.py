@@ -42,6 +42,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="module")
+def unaudited() -> Iterator[None]:
+    """For runs on small datasets that other tests audit."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("train.prepare.audit", lambda folder: [])
+        yield
+
+
+@pytest.fixture(scope="module")
 def tables_made_once() -> Iterator[None]:
     """For tests of files, which write the rows of a few datasets again and again."""
     from travlr import original

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +31,7 @@ def make_run(
     """
     dataset = open_dataset(data)
     task = str(dataset["train"].columns("task")["task"][0])
-    told = merged(asdict(Run(task=task, **about)), config or {})
+    told = merged(Run(task=task, **about).model_dump(), config or {})
     known = {name: told[name] for name in ("model", "setting", "seed", "size")}
     told = {name: value for name, value in told.items() if name not in ("runs", "data", "experiment", "device")}
     folder = start_run(runs, told | {"dataset": dataset.manifest["content_digest"]}, data=str(data))

@@ -16,9 +16,10 @@ from typing import Any
 from unittest import mock
 
 import pytest
+from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
-from train.command import main as train_main
+from train.command import command as train_command
 from travlr import Cardinality, Count, GenerateArguments, Image, cli, generate_dataset, writing
 from travlr.config import Config
 from travlr.manifest import CARD, MANIFEST, UNFINISHED
@@ -131,11 +132,22 @@ def last_of(arguments: Iterable[str]) -> list[str]:
 
 
 def called(
-    monkeypatch: pytest.MonkeyPatch, *arguments: str, name: str = "train", main: Callable[[list[str]], Any] = train_main
+    monkeypatch: pytest.MonkeyPatch,
+    *arguments: str,
+    name: str = "train",
+    main: Callable[[list[str]], Any] | None = None,
 ) -> int:
     """Exit code of a command, by default `python train.py ARGUMENTS`, run in this process. Later arguments replace
     earlier ones."""
-    return exit_code(monkeypatch, name, main, last_of(arguments))
+    if main is not None:
+        return exit_code(monkeypatch, name, main, last_of(arguments))
+    monkeypatch.setattr("sys.argv", [name, *last_of(arguments)])
+    GlobalHydra.instance().clear()
+    try:
+        train_command()
+    except SystemExit as stop:
+        return int(stop.code or 0)
+    return 0
 
 
 def exit_code(

@@ -11,7 +11,7 @@ import torch
 
 import train.learning.batches
 from render.text import parse_caption
-from train.config import Optimiser, RegionSettings, Run, Training
+from train.config import Optimiser, Recipe, RegionSettings, Run, Training
 from train.data.batching import visible_modalities
 from train.data.examples import Examples, VisualSettings
 from train.data.inputs import IGNORED
@@ -77,7 +77,7 @@ def test_pairs_are_told_in_words_of_the_caption_or_the_query(task: str) -> None:
 
 @pytest.mark.parametrize("task", ["spatiality", "cardinality"])
 def test_values_are_told_by_the_first_token_in_their_order_and_by_each_thing(task: str) -> None:
-    learner = Learner(make_model("uniter", "tiny", {}, vocabulary=WORDS.size), Optimiser(), 1e-3, steps=1, seed=0)
+    learner = Learner(make_model("uniter", "tiny", {}, vocabulary=WORDS.size), Recipe(), 1e-3, steps=1, seed=0)
     for head, lines in ((learner.values, [1.0, 2.0]), (learner.value, [5.0])):
         torch.nn.init.zeros_(head.weight)
         head.bias.data = torch.tensor(lines)
@@ -138,8 +138,8 @@ def test_sides_of_unlabelled_pairs_show_one_modality_each_and_no_truth(task: str
 
 def test_each_unlabelled_pair_stands_once_beside_other_labelled_examples() -> None:
     maker = generator(TASKS["cardinality"].Config())
-    training = Training(steps=6, check_every=3, consistency=True)
-    schedule = training_schedule(parts_of(maker, training=training))
+    training = Training(steps=6, check_every=3)
+    schedule = training_schedule(parts_of(maker, training=training, method="consistency"))
     assert (schedule.steps, schedule.batches, schedule.check_every) == (6, 3, 3)
     labelled: list[bytes] = []
     unlabelled: list[bytes] = []
@@ -154,7 +154,7 @@ def test_each_unlabelled_pair_stands_once_beside_other_labelled_examples() -> No
 
 def test_pairs_without_answers_are_counted_as_they_are_shown() -> None:
     maker = generator(TASKS["cardinality"].Config())
-    parts = parts_of(maker, training=Training(steps=6, check_every=3, consistency=True))
+    parts = parts_of(maker, training=Training(steps=6, check_every=3), method="consistency")
     schedule = training_schedule(parts)
     shown_both = (batch.sides for epoch in (0, 1) for batch in schedule.epoch(epoch))
     assert sum(len(sides[0]) for sides in shown_both if sides is not None) == schedule.examples == 60
@@ -164,8 +164,8 @@ def test_pairs_without_answers_are_counted_as_they_are_shown() -> None:
 
 def test_sides_are_shared_out_with_their_batch() -> None:
     maker = generator(TASKS["cardinality"].Config())
-    training = Training(steps=1, check_every=1, consistency=True)
-    batch = next(iter(training_schedule(parts_of(maker, training=training)).epoch(0)))
+    training = Training(steps=1, check_every=1)
+    batch = next(iter(training_schedule(parts_of(maker, training=training, method="consistency")).epoch(0)))
     parts = [batch.every(2, rank) for rank in range(2)]
     for side in range(2):
         whole, halves = (batch.sides or ())[side], [(part.sides or ())[side] for part in parts]
@@ -181,7 +181,7 @@ def test_the_side_that_is_trained_in_teaches_the_other_and_learns_nothing_from_i
 ) -> None:
     torch.manual_seed(0)
     model = make_model("uniter", "tiny", {}, vocabulary=WORDS.size)
-    learner = Learner(model, Optimiser(), 1e-3, steps=1, seed=0).train()
+    learner = Learner(model, Recipe(), 1e-3, steps=1, seed=0).train()
     examples = Examples(stream_examples(generator(TASKS["cardinality"].Config()), 0, 8), WORDS, SIGHT)
     own, other = (
         replace(side, features=side.features.requires_grad_())
@@ -212,8 +212,8 @@ def test_the_side_that_is_trained_in_teaches_the_other_and_learns_nothing_from_i
 
 def test_batches_between_validations_are_those_of_all_passes_in_order() -> None:
     maker = generator(TASKS["cardinality"].Config())
-    training = Training(steps=6, check_every=3, consistency=True)
-    schedule = training_schedule(parts_of(maker, training=training))
+    training = Training(steps=6, check_every=3)
+    schedule = training_schedule(parts_of(maker, training=training, method="consistency"))
     passes = [batch.tokens for epoch in range(2) for batch in schedule.epoch(epoch)]
     for check_every, numbers in ((3, range(2)), (4, range(2)), (2, range(3)), (6, range(1))):
         changed = replace(schedule, check_every=check_every)
@@ -283,5 +283,5 @@ def test_more_steps_than_a_world_has_scenes_for_are_refused() -> None:
     there = maker.sampler.limits["train"] - 20
     training = Training(steps=there // 20 * 2 + 1, check_every=2)
     short = rf"needs .* of which its world has only {there:,}; use fewer steps"
-    with pytest.raises(ValueError, match=f"^training.steps={training.steps}: {short}, or training.stream=false"):
+    with pytest.raises(ValueError, match=f"^training.steps={training.steps}: {short}, or give training.examples"):
         training_schedule(parts_of(maker, training=training))

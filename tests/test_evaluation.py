@@ -441,7 +441,7 @@ def test_a_finished_run_is_tested_anew(data: dict[str, Path], tmp_path: Path) ->
     from train.config import Run, Training
     from train.run import run
 
-    training = Training(steps=2, check_every=2, validation=10)
+    training = Training(steps=2, check_every=2)
     trained = Run(
         model="uniter", size="tiny", data=str(data["cardinality"]), runs=str(tmp_path), training=training,
         precision="float32",

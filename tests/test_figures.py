@@ -37,7 +37,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
         for setting in ("image", "caption"):
             make_run(base / "runs", base / task, right_in(setting), setting=setting)
     for part in SIZES:
-        training = {"stream": False, "examples": part}
+        training = {"examples": part}
         make_run(base / "runs", base / "cardinality", lambda *_, right=part: 0.5 + 0.4 * right, setting="image",
                  experiment="subsets", config={"training": training})  # fmt: skip
     found = load(base / "runs")
@@ -187,7 +187,7 @@ def test_sizes_and_transfer_are_the_results(runs: Runs) -> None:
 
 
 def test_transfer_averages_converged_seeds() -> None:
-    config = '{"model":"uniter","seed":%d,"setting":"image","training":{"stream":true}}'
+    config = '{"model":"uniter","seed":%d,"setting":"image","training":{"examples":null}}'
     shared: dict[str, Any] = {
         "model": "uniter",
         "size": "tiny",
@@ -218,23 +218,23 @@ def settled(settings: list[dict[str, Any]], **columns: Any) -> pd.DataFrame:
 
 
 def test_runs_are_called_by_the_settings_that_tell_them_from_others() -> None:
-    plain, longer = {"training": {"steps": 20, "stream": True}}, {"training": {"steps": 40, "stream": True}}
+    plain, longer = {"training": {"steps": 20, "examples": None}}, {"training": {"steps": 40, "examples": None}}
     assert counts.run_labels(settled([plain, plain])).to_list() == ["uniter small"] * 2
     assert counts.run_labels(settled([longer, plain, plain])).to_list() == [
         "uniter small, training.steps=40",
         "uniter small",
         "uniter small",
     ]
-    other = {"training": {"steps": 20, "stream": False}, "start": "0123abcd"}
+    other = {"training": {"steps": 20, "examples": 1}, "start": "0123abcd"}
     assert counts.distinguishing_settings(settled([plain, other])).to_list() == [
         "",
-        "start=0123abcd, training.stream=false",
+        "start=0123abcd, training.examples=1",
     ]
     assert counts.distinguishing_settings(settled([plain, other]), ("start",)).to_list() == [
         "",
-        "training.stream=false",
+        "training.examples=1",
     ]
-    usual = {"training": {"steps": 2000, "stream": True}}  # the default, however few have it
+    usual = {"training": {"steps": 2000, "examples": None}}  # the default, however few have it
     assert counts.distinguishing_settings(settled([plain, usual])).to_list() == ["training.steps=20", ""]
     assert counts.distinguishing_settings(settled([plain, plain, usual])).to_list() == ["training.steps=20"] * 2 + [""]
     apart = settled([plain, longer], model=["uniter", "lxmert"])  # no other run has the model
@@ -258,15 +258,15 @@ def test_figures_of_several_runs_tell_settings_below_and_of_one_in_the_title(run
     few = runs.chosen(task="cardinality", setting="image")
     part = few[few["config"].str.contains('"examples":0.25')]["name"].iloc[0]
     told = " ".join(text.get_text() for text in draw("cells", runs, name=part, test_setting="image").texts)
-    assert "training.examples=0.25, training.stream=false" in told
+    assert "training.examples=0.25" in told
     figure = draw("transfer", runs, task="cardinality")
     titles = {axes.get_title(loc="left") for axes in figure.axes} - {""}
     matrices = ("uniter small", *(f"uniter small [{n}]" for n in (1, 2, 3)), "text alone")
     assert titles == {f"{split}, {label}" for split in ("test_ind", "test_ood") for label in matrices}
     note = " ".join(text.get_text() for text in figure.texts)
     for number, part in enumerate(("0.25", "0.5"), 1):
-        assert f"[{number}] training.examples={part}, training.stream=false." in note
-    assert "[3] training.stream=false." in note
+        assert f"[{number}] training.examples={part}." in note
+    assert "[3] training.examples=1." in note
 
 
 def test_epochs_are_steps_over_those_of_an_epoch(runs: Runs) -> None:

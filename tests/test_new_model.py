@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import json
 import re
 import sys
 from collections.abc import Callable
@@ -17,11 +16,11 @@ from analysis import figures
 from analysis.report import main as report
 from tests.helpers import ROOT, called, one_line
 from train.config import Run, architecture_of
-from train.results.store import collect_results
+from train.results.store import collect_results, read_config
 from travlr import Cardinality, Count, GenerateArguments, Image, generate_dataset
 
 CODE = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "adding-a-model.md").read_text(encoding="utf-8"), re.DOTALL)
-TINY = ("size=tiny", "training.steps=4", "training.check_every=2", "training.validation=20", "optimiser.batch_size=8",
+TINY = ("size=tiny", "training.steps=4", "training.check_every=2", "optimiser.batch_size=8",
         "data=data", "precision=float32", "device=cpu")  # fmt: skip
 
 Train = Callable[..., tuple[int, str, str]]
@@ -87,10 +86,10 @@ def test_it_is_in_the_report(work: Path, trained: str, monkeypatch: pytest.Monke
 
 
 def test_consistency_and_epochs_work_with_it(work: Path, train: Train) -> None:
-    status, _, err = train("model=my_models:LateFusion", "setting=caption", "training.consistency=true")
+    status, _, err = train("model=my_models:LateFusion", "setting=caption", "method=consistency")
     assert status == 0, err
     (folder,) = (p for p in (work / "runs").glob("my_models_LateFusion-caption-*"))
-    assert json.loads((folder / "config.json").read_text())["config"]["training"]["consistency"] is True
+    assert read_config(folder)["config"]["method"] == "consistency"
 
 
 @pytest.mark.parametrize(
@@ -101,7 +100,7 @@ def test_consistency_and_epochs_work_with_it(work: Path, train: Train) -> None:
         ("nowhere:Model", "", "there is no module nowhere"),
         ("broken:Model", "", "broken cannot be imported"),
         ("others:Plain", "", "needs a class attribute `architecture`"),
-        ("my_models:LateFusion", "training.loss=distillation", "training.loss=distillation"),
+        ("my_models:LateFusion", "recipe=paper", "recipe=paper"),
     ],
 )
 def test_what_is_no_model_or_lacks_a_setting_is_one_line(model: str, setting: str, message: str, train: Train) -> None:

@@ -45,7 +45,7 @@ from travlr.tasks.cardinality import CardinalityTask
 from travlr.tasks.simple import SimpleTask
 from travlr.tasks.vectorised import Task
 
-COUNT = Count(train=96, validation=64, test_ind=64, test_ood=64)
+COUNT = Count(train=96, validation=20, test_ind=64, test_ood=64)
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +120,7 @@ def test_page_and_every_format_show_the_task(data: Path, tmp_path: Path) -> None
 
 def run_of(name: str, data: Path, setting: str, runs: Path) -> Run:
     """A run of two steps on the dataset of a task."""
-    training = Training(steps=2, check_every=2, validation=16)
+    training = Training(steps=2, check_every=2)
     return Run(
         model="uniter", setting=setting, task=name, data=str(data), size="tiny", runs=str(runs), device="cpu",
         precision="float32", training=training,
@@ -371,7 +371,7 @@ def test_a_task_about_three_nouns(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     words = tokenizer.tokenizer.convert_ids_to_tokens(targets.query_objects[0, :, 0].tolist())
     assert words == list(query.args[1:])
     monkeypatch.chdir(tmp_path)
-    training = Training(steps=2, check_every=2, validation=8)
+    training = Training(steps=2, check_every=2)
     (row, *_) = run(Run(task="together", data=str(folder), size="tiny", training=training, precision="float32"), print)
     assert 0 <= row["accuracy"] <= 100
 

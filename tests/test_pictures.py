@@ -6,7 +6,6 @@ import io
 import json
 import shutil
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +33,7 @@ from travlr.manifest import MANIFEST
 WORDS = WordTokenizer(grammar_tokenizer())
 PAPER = renderer_of(Cardinality())
 OTHER: Statistics = ((0.5, 0.4, 0.3), (0.2, 0.25, 0.1))
-SHORT = Training(steps=2, check_every=2, validation=20, auxiliary_targets=False)
+SHORT = Training(steps=2, check_every=2, auxiliary_targets=False)
 
 
 @pytest.fixture(autouse=True)
@@ -99,7 +98,7 @@ def test_a_run_s_pixels_have_the_checkpoint_s_statistics(
 
     monkeypatch.setattr(Albef, "pixels_of", noted)
     folder, found = request.getfixturevalue(source), {}
-    training = replace(SHORT, stream=False)
+    training = SHORT.changed(examples=1.0)
     for name, statistics in (("none", None), ("published", PUBLISHED), ("other", OTHER)):
         pretrained = checkpoint(tmp_path / name, statistics)
         config = albef(folder, tmp_path / "runs" / name, pretrained=pretrained, training=training)

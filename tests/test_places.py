@@ -209,7 +209,7 @@ def test_features_do_not_change_between_versions() -> None:
 
 @pytest.mark.parametrize("source", ["scene", "grid"])
 def test_pictures_from_files_give_what_rendered_ones_do(source: str) -> None:
-    scenes, settings = scenes_of(PAPER, random_grid(World(), 6)), replace(CONTEXT, source=source)
+    scenes, settings = scenes_of(PAPER, random_grid(World(), 6)), CONTEXT.changed(source=source)
     rendered, decoded = make_regions(settings, scenes), make_regions(settings, files_of(scenes))
     for rows in ([0, 1, 2, 3, 4, 5], [RegionTable.BLANK]):
         for a, b in zip(rendered.take(rows), decoded.take(rows), strict=True):

@@ -5,15 +5,18 @@ import importlib
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hydra import compose, initialize_config_dir
+from hydra.core.config_store import ConfigStore
+from omegaconf import OmegaConf
 
 from analysis.probe.config import Probe
 from docs.gallery import ROOT, gallery, markdown, styles_captions, styles_picture
 from render.png import decode
 from tests.helpers import config_of, values_of
-from train.settings import settings as train_settings
-from train.sweep import expand
+from train.config import Run
 from travlr import GenerateArguments, generate
 
 README = ROOT / "README.md"
@@ -74,13 +77,15 @@ def test_generate_commands_are_valid(command: str) -> None:
 
 @pytest.mark.parametrize("command", TRAIN)
 def test_train_commands_are_valid(command: str) -> None:
-    arguments = shlex.split(command)
-    if "-m" in arguments:
-        arguments = [argument for argument in arguments if argument not in ("-m", "--list")]
-        one_seed = [] if any(argument.startswith("seed=") for argument in arguments) else ["seed=0"]
-        assert expand([*arguments, *one_seed])  # other seeds give runs that are valid as well
-    elif not is_help(command):
-        train_settings(arguments)
+    if is_help(command):
+        return
+    defaults = {"defaults": ["_self_", {"experiment": None}], **Run().model_dump(mode="json")}
+    ConfigStore.instance().store(name="shown", node=defaults)
+    arguments = [argument for argument in shlex.split(command) if argument != "-m"]
+    first = [argument if "[" in argument else argument.partition(",")[0] for argument in arguments]
+    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
+        values: Any = OmegaConf.to_container(compose("shown", first), resolve=True)
+    Run.model_validate(values)
 
 
 @pytest.mark.parametrize("command", PROBE)

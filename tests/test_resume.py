@@ -36,7 +36,7 @@ Learner.training_step = step
 run(Run(
     data=data, runs=runs, setting="mixed", size="tiny", precision="float32", device="cpu",
     optimiser=Optimiser(batch_size=5, accumulate=2),
-    training=Training(steps=11, check_every=4, stream=False, examples=70, validation=40),
+    training=Training(steps=11, check_every=4, examples=70),
 ))
 """
 

@@ -38,7 +38,7 @@ from travlr.rules import in_reading_order, read_split
 STYLES = {f"image-{name}": Style(image=name) for name in IMAGE_STYLES if name != "plain"}
 STYLES |= {f"caption-{name}": Style(caption=name) for name in CAPTION_STYLES if name != "sentences"}
 BOTH = Style(image="jitter", caption="ascii")
-SMALL = Cardinality(count=Count(train=100, validation=30, test_ind=30, test_ood=40), image=Image(cell=40))
+SMALL = Cardinality(count=Count(train=100, validation=20, test_ind=30, test_ood=40), image=Image(cell=40))
 
 
 def styled(style: Style) -> Config:
@@ -236,7 +236,7 @@ def small_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def tiny(data: Path, runs: Path, **changes: Any) -> Run:
     values: dict[str, Any] = {"size": "tiny", "precision": "float32", "device": "cpu"}
-    values |= {"training": Training(steps=2, check_every=2, validation=20), "optimiser": Optimiser(batch_size=6)}
+    values |= {"training": Training(steps=2, check_every=2), "optimiser": Optimiser(batch_size=6)}
     return Run(data=str(data), runs=str(runs), **(values | changes))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,7 @@ Scores = Mapping[tuple[str, str], float]  # (test setting, split) -> macro-F1
 def made(scores: Scores, *, converged: bool = True, above: bool = True, config: Any = None, **about: Any) -> list[Any]:
     """The rows of one run; `about`: model, setting, task, seed, and any column of results."""
     known = {name: about[name] for name in ("model", "setting", "task", "seed")}
-    told = merged(asdict(Run(**known)), {"dataset": f"{known['task']}-digest"} | (config or {}))
+    told = merged(Run(**known).model_dump(), {"dataset": f"{known['task']}-digest"} | (config or {}))
     told = {name: value for name, value in told.items() if name not in ("runs", "data", "experiment", "device")}
     shared = dict.fromkeys(RESULT_COLUMNS) | {"weights": "random", "size": "small", "train_seconds": 7200.0}
     shared |= {"run": run_id(told), "name": run_id(told), "config": canonical(told), "parameters": 2_500_000}
@@ -168,11 +168,11 @@ def test_other_settings_are_never_averaged() -> None:
 
 
 KINDS: dict[str, dict[str, Any]] = {
-    "frozen": {"training": {"frozen": True}},
+    "frozen": {"method": "frozen"},
     "controlled": {"controlled": True},
     "trained further": {"start": "0123abcd"},
-    "with consistency": {"training": {"consistency": True}},
-    "subset": {"training": {"stream": False, "examples": 0.25}},
+    "with consistency": {"method": "consistency"},
+    "subset": {"training": {"examples": 0.25}},
 }
 
 
@@ -208,7 +208,7 @@ def test_the_papers_numbers_give_tables_13_and_14(as_published: Runs) -> None:
             for test, part in {"image": 0.25, "caption": 0.25, "image+caption": 0.5}.items():
                 less = {s: paper.published("table14", task, model, "mixed", test, s).difference for s in SPLITS}
                 base = {(test, s): scores[test, s] - less[s] for s in SPLITS}
-                config = {"training": {"stream": False, "examples": part}}
+                config = {"training": {"examples": part}}
                 rows += made(base, config=config, model=model, setting=test, task=task, seed=0)
     results = pd.concat([as_published.results, runs_of(rows).results], ignore_index=True)
     runs = replace(as_published, results=results)
@@ -223,19 +223,19 @@ def test_the_papers_numbers_give_tables_13_and_14(as_published: Runs) -> None:
     assert [texts(row) for row in own(table)] == [texts(row) for row in published(table)]
     marks = {cell.mark for row in own(table) for cell in row[3:9] if abs(float(cell.text)) < 5}
     assert marks == {""} and own(table)[0][4].mark == "↑" and own(table)[0][5].mark == "↓"
-    assert any("training.stream=false" in note for note in table.notes)
+    assert any("training.examples" in note for note in table.notes)
     assert table.missing == 0 and TABLES["table13"](runs).missing == 0
 
 
 def test_tables_10_to_12() -> None:
     about: dict[str, Any] = {"model": "uniter", "setting": "image", "task": "spatiality"}
-    part = {"training": {"stream": False, "examples": 8000}}
+    part = {"training": {"examples": 8000}}
     rows = [row for seed in range(3) for row in made(flat(80 + seed), seed=seed, config={"controlled": True}, **about)]
     rows += made(flat(70), seed=0, config=part | {"controlled": True}, **about)
-    rows += made(flat(60), seed=0, config={"training": {"stream": False, "examples": 0.25}}, **about)
+    rows += made(flat(60), seed=0, config={"training": {"examples": 0.25}}, **about)
     rows += made(flat(90), seed=0, **about)
     for row in rows:
-        row["train_examples"] = 2000 if '"stream":false' in row["config"] else 128_000
+        row["train_examples"] = 2000 if '"examples":null' not in row["config"] else 128_000
     found = {(row[0].text, row[1].text): texts(row) for row in own(TABLES["table10"](runs_of(rows))) if row[3].text}
     assert found == {
         ("Volta UNITER", "128,000, streamed"): ["81.00", "1.00", "81.00", "1.00", "3"],
@@ -276,7 +276,7 @@ def test_scores_that_are_impossible_are_marked_and_a_note_says_why(name: str) ->
 def test_few_shot_before_and_after() -> None:
     about: dict[str, Any] = {"model": "lxmert", "task": "spatiality", "seed": 0}
     before = made(flat(50), above=False, setting="image", **about)
-    few = {"start": before[0]["run"], "training": {"stream": False, "examples": 200}}
+    few = {"start": before[0]["run"], "training": {"examples": 200}}
     after = made(flat(70), setting="caption", config=few, weights=f"run {before[0]['name']}", **about)
     table = TABLES["few_shot"](runs_of(before + after))
     (row,) = [row for row in own(table) if row[5].text]
@@ -291,7 +291,7 @@ def test_subsets_by_part() -> None:
     about: dict[str, Any] = {"model": "roberta", "setting": "caption", "task": "cardinality", "seed": 0}
     rows = []
     for place, part in enumerate((0.125, 0.25, 0.5, 1)):
-        config = {"training": {"stream": False, "examples": part}}
+        config = {"training": {"examples": part}}
         rows += made({("caption", s): 60.0 + place for s in SPLITS}, config=config, **about)
     table = TABLES["subsets"](runs_of(rows))
     (row,) = [row for row in own(table) if (row[0].text, row[1].text) == ("C", "RoBERTa")]
@@ -309,7 +309,7 @@ def test_transfer_by_what_helps_it() -> None:
     about: dict[str, Any] = {"model": "uniter", "task": "cardinality", "seed": 0, "setting": "image"}
     rows = made({("image", "test_ood"): 80.0, ("caption", "test_ood"): 50.0}, **about)
     helps: dict[str, dict[str, Any]] = {
-        "consistency": {"training": {"consistency": True}},
+        "consistency": {"method": "consistency"},
     }
     for place, config in enumerate(helps.values()):
         rows += made({("image", "test_ood"): 81.0, ("caption", "test_ood"): 70.0 + place}, config=config, **about)
@@ -349,7 +349,7 @@ def test_parameters_by_size() -> None:
     rows[-1:] = [row | {"parameters": 108_310_000} for row in rows[-1:]]
     for row in rows[6:]:
         row["parameters"] = 108_310_000
-    rows += made(flat(80), config={"training": {"frozen": True}}, **about | {"parameters": 2})
+    rows += made(flat(80), config={"method": "frozen"}, **about | {"parameters": 2})
     table = TABLES["table8"](runs_of(rows))
     found = [texts(row, 1) for row in table.rows if row[0].text == "BERT"]
     assert found == [["small", "ours, random", "2.50", "108.31"], ["base", "ours, random", "108.31", "108.31"]]
@@ -498,9 +498,9 @@ def test_couples_stand_as_in_the_results(saved: Runs) -> None:
 def test_the_overview_keeps_other_settings_and_other_data_apart() -> None:
     about: dict[str, Any] = {"model": "uniter", "setting": "image", "seed": 0}
     rows = [row for task in PAPER for row in made(flat(80), task=task, **about)]
-    rows += made(flat(95), task="cardinality", config={"training": {"consistency": True}}, **about)
+    rows += made(flat(95), task="cardinality", config={"method": "consistency"}, **about)
     rows += made(flat(85), task="cardinality", config={"dataset": "another"}, **about)
-    rows += made(flat(99), task="cardinality", config={"training": {"frozen": True}}, **about)
+    rows += made(flat(99), task="cardinality", config={"method": "frozen"}, **about)
     rows += made(flat(90), task="quantifiers", config={"training": {"steps": 4000}}, **about)
     table = overview(runs_of(rows))
     found = {row[0].text: {column[0]: cell.text for column, cell in zip(table.columns, row, strict=True) if cell.text}

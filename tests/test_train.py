@@ -10,32 +10,29 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from scipy.stats import binomtest
 from sklearn.metrics import f1_score
 
-from train import config as names
-from train.config import Optimiser, RegionSettings, Run, Training
+from train.config import Optimiser, Recipe, RegionSettings, Run, Training
 from train.data import auxiliary
-from train.data.examples import Examples, RawExamples, VisualSettings
+from train.data.examples import Examples, VisualSettings
 from train.data.sources import TrainingDataset, stream_examples
 from train.data.text import WordTokenizer, grammar_tokenizer, tokenise
 from train.learning.batches import test_batches as batches_of_test
 from train.learning.module import Learner
 from train.learning.testing import test_matrix as matrix_of
-from train.models import MODELS, SIZES
-from train.regions.sources import SOURCES
+from train.models import MODELS
 from train.results.predictions import read_predictions
 from train.results.store import read_curve, read_results
 from train.results.tables import transfer_table
 from train.run import run
-from travlr import Cardinality, Image, Spatiality, World
+from travlr import Cardinality, Spatiality
 from travlr.config import Count
 from travlr.generate import GenerateArguments, Generator, generate_dataset
 from travlr.tasks import TASKS
 
 pytestmark = pytest.mark.usefixtures("one_thread", "unaudited")
 
-SMALL = Training(steps=4, check_every=2, validation=20)
+SMALL = Training(steps=4, check_every=2)
 
 
 @pytest.fixture(scope="module")
@@ -44,12 +41,6 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> str:
     count = Count(train=200, validation=20, test_ind=20, test_ood=20)
     generate_dataset(Cardinality(count=count), GenerateArguments(out=folder, workers=1), log=lambda line: None)
     return folder
-
-
-def test_names_that_are_known_without_torch_are_those_of_what_there_is() -> None:
-    assert tuple(MODELS) == tuple(names.ARCHITECTURES) and tuple(SIZES) == tuple(names.SIZES)
-    assert tuple(SOURCES) == tuple(names.SOURCES)
-    assert all(MODELS[name].architecture is architecture for name, architecture in names.ARCHITECTURES.items())
 
 
 def tiny(data: str, runs: Path, **changes: Any) -> Run:
@@ -62,7 +53,7 @@ def tiny(data: str, runs: Path, **changes: Any) -> Run:
     [
         (model, setting)
         for model in MODELS
-        for setting in ("image", "caption", "image+caption", "mixed")
+        for setting in ("caption", "mixed")
         if setting == "caption" or model not in ("bert", "roberta")
     ],
 )
@@ -104,6 +95,7 @@ def test_training_leaves_out_losses_without_targets(
     words: list[str], data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Pairs of words have no values; pairs of one word, or of none, have no words at the objects of the query."""
+    monkeypatch.setattr("train.learning.batches.check_auxiliary_words", lambda *_: None)
     monkeypatch.setattr(TASKS["cardinality"], "auxiliary_words", staticmethod(lambda pair: words))
     monkeypatch.setattr(auxiliary, "pair_values", lambda pair: [float("nan")] * len(words[1:]))
     run(tiny(data, tmp_path, setting="caption"), log=lambda line: None)
@@ -159,7 +151,7 @@ def test_intervals_are_over_scenes_where_examples_share_one(monkeypatch: pytest.
 
 
 def test_a_run_of_less_than_an_epoch_has_a_curve(data: str, tmp_path: Path) -> None:
-    training = replace(SMALL, stream=False, steps=12, check_every=None)
+    training = SMALL.changed(examples=1.0, steps=12, check_every=None)
     (row, *_) = run(tiny(data, tmp_path, training=training), log=lambda line: None)
     assert [point["step"] for point in read_curve(tmp_path / row["name"])] == [10, 12]
 
@@ -168,7 +160,7 @@ def test_a_run_of_less_than_an_epoch_has_a_curve(data: str, tmp_path: Path) -> N
 def test_the_rate_rises_and_falls_to_its_end(decay: str, middle: float) -> None:
     class Only(Learner):
         def __init__(self) -> None:
-            self.settings, self.rate, self.steps = Optimiser(warmup=0.2, decay=decay, final_rate=1e-4), 1e-3, 10
+            self.recipe, self.rate, self.steps = Recipe(warmup=0.2, decay=decay, final_rate=1e-4), 1e-3, 10
 
     factors = [Only().factor(step) for step in (0, 1, 2, 6, 10, 11)]
     assert factors == pytest.approx([0.5, 1.0, 1.0, middle, *[1.0 if decay == "constant" else 0.1] * 2])
@@ -220,19 +212,18 @@ def test_streamed_examples_are_in_no_split(data: str) -> None:
     ("changes", "message"),
     [
         ({"training": {"steps": None}}, "one of training.steps"),
-        ({"training": {"consistency": True}, "setting": "mixed"}, "setting=mixed has none"),
-        ({"training": {"consistency": True}, "model": "bert"}, "model=bert setting=caption has none"),
-        (
-            {"training": {"consistency": True, "auxiliary_targets": False}},
-            "needs training.stream=true, training.auxiliary_targets=true",
-        ),
-        ({"training": {"consistency": True, "frozen": True}}, "consistency=true: .* give training.frozen=false"),
+        ({"method": "consistency", "setting": "mixed"}, "setting=mixed has none"),
+        ({"method": "consistency", "model": "bert"}, "model=bert setting=caption has none"),
+        ({"method": "consistency", "training": {"auxiliary_targets": False}}, "needs training.examples=null"),
+        ({"training": {"epochs": 3, "steps": None}}, "needs training.examples"),
+        ({"model": "bert", "setting": "image"}, "sees text alone"),
+        ({"model": "albef", "controlled": True}, "has none"),
+        ({"regions": {"source": "file"}}, "give regions.file"),
     ],
 )
 def test_what_no_run_can_have_is_refused(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        values: dict[str, Any] = {k: Training(**v) if k == "training" else v for k, v in changes.items()}
-        Run(**values)
+        Run(**changes)
 
 
 def test_a_task_that_the_data_are_not_of_is_refused(data: str, tmp_path: Path) -> None:
@@ -242,7 +233,7 @@ def test_a_task_that_the_data_are_not_of_is_refused(data: str, tmp_path: Path) -
 
 def test_start_goes_on_from_a_finished_run(data: str, tmp_path: Path) -> None:
     first = run(tiny(data, tmp_path), log=lambda line: None)
-    training = Training(steps=None, epochs=2, stream=False, examples=50, check_every=None, validation=20)
+    training = Training(steps=None, epochs=2, examples=50, check_every=None)
     start = str(tmp_path / first[0]["name"])
     rows = run(tiny(data, tmp_path, setting="image", start=start, training=training), log=lambda line: None)
     assert rows[0]["weights"] == f"run {first[0]['name']}"
@@ -260,8 +251,11 @@ def test_start_goes_on_from_a_finished_run(data: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("model", "setting"), [("uniter", "image"), ("albef", "caption"), ("lxmert", "image")])
 def test_unlabelled_pairs_beside_labelled_examples(data: str, tmp_path: Path, model: str, setting: str) -> None:
-    training = replace(SMALL, steps=10, check_every=10, consistency=True)
-    rows = run(tiny(data, tmp_path, model=model, setting=setting, training=training), log=lambda line: None)
+    training = SMALL.changed(steps=10, check_every=10)
+    rows = run(
+        tiny(data, tmp_path, model=model, setting=setting, training=training, method="consistency"),
+        log=lambda line: None,
+    )
     losses = [point["consistency_loss"] for point in read_curve(tmp_path / rows[0]["name"])]
     assert sum(loss is not None and loss > 0 for loss in losses) == 1
     assert {(row["train_examples"], row["unlabelled_examples"], row["possible"]) for row in rows} == {(100, 100, True)}
@@ -275,45 +269,12 @@ def test_a_model_that_sees_no_places_has_its_impossible_scores_marked(tmp_path: 
     generate_dataset(Spatiality(count=count), GenerateArguments(out=folder, workers=1), log=lambda line: None)
     for context, marks in (("none", 2), ("auto", 0)):
         config = tiny(folder, tmp_path, model="visualbert", setting="image", task="spatiality")
-        rows = run(replace(config, regions=RegionSettings(context=context)), log=lambda line: None)
+        rows = run(config.changed(regions=RegionSettings(context=context)), log=lambda line: None)
         assert sum(row["possible"] is False for row in rows) == marks
         assert all(row["test_setting"] == "image" for row in rows if not row["possible"])
         text = transfer_table(rows)
         image, _ = [line for line in text.splitlines() if line.startswith("image (own)")]  # macro-F1, then couples
         assert image.count("!") == marks and ("regions.context=none" in text) == bool(marks)
-
-
-def test_shuffled_answers_cannot_be_learned_and_others_can(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a small world, in which the number of objects gives the number that the query asks about."""
-    count = Count(train=16, validation=20, test_ind=400, test_ood=20)
-    small: dict[str, Any] = {"numbers": [1, 4], "distractors": [1, 1], "total": "released", "scope": "queried"}
-    small["held_out"] = {"square": [1, 4], "circle": [2, 3], "triangle": []}
-    world = World(shapes=("square", "circle", "triangle"))
-    config = Cardinality(count=count, world=world, image=Image(cell=8), **small)
-    folder = str(tmp_path / "data")
-    generate_dataset(config, GenerateArguments(out=folder, workers=1), log=lambda line: None)
-    chance = {}
-    stream = stream_examples
-
-    def shuffle(*arguments: Any, **options: Any) -> RawExamples:
-        raw = stream(*arguments, **options)
-        return replace(raw, answers=np.random.default_rng(0).permutation(raw.answers))
-
-    for shuffled in (True, False):
-        monkeypatch.setattr("train.learning.batches.stream_examples", shuffle if shuffled else stream)
-        training = Training(
-            steps=100, check_every=100, validation=20, shortest_first=0.0, auxiliary_targets=not shuffled
-        )
-        optimiser = Optimiser(learning_rate=3e-3, batch_size=32)
-        changes: dict[str, Any] = {"setting": "image", "training": training}
-        settings = replace(tiny(folder, tmp_path / "runs", **changes), optimiser=optimiser)
-        name = run(settings, log=lambda line: None)[0]["name"]
-        found = read_predictions(tmp_path / "runs" / name).to_pandas()
-        found = found[(found["test_setting"] == "image") & (found["split"] == "test_ind")]
-        right = int(((found["logit"] > 0) == found["answer"]).sum())
-        chance[shuffled] = binomtest(right, len(found), alternative="greater").pvalue
-    print(chance)
-    assert chance[True] >= 0.01 > chance[False], chance
 
 
 def test_a_word_that_the_tokenizer_does_not_know_is_refused_by_name() -> None:

@@ -1,30 +1,26 @@
-"""The command line of `python train.py`: one run, or several with `-m`.
-
-Nothing slow is imported before the settings are read, so `--help` and most mistakes are answered at once.
-"""
+"""The command `python train.py`: settings from Hydra, one run, its table."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Sequence
+import glob
 from pathlib import Path
+from typing import Any
 
 from train.config import Run
-from train.settings import run_job, settings
-from travlr import cli
-
-# Command line --------------------------------------------------------------------------------------------------------
+from train.results.columns import Row
+from train.results.tables import transfer_table
+from train.run import run
+from travlr.settings import CONF, help_lines, hydra_command
 
 HELP = """\
 python train.py [NAME=VALUE ...]              train a model, test it in every setting
-python train.py -m NAME=VALUE,VALUE [...]     train all combinations; with experiment=, its whole grid
-python train.py -m [...] --list               list these runs and their states, without training
+python train.py -m NAME=VALUE,VALUE [...]     train all combinations; with experiment=, its whole sweep
 
 After an interruption, the same command resumes. Finished runs are not trained again. Settings and their defaults:
 
 {settings}
 
-experiments (experiment=NAME); -m trains the grid, and settings of the command line replace those of the grid
+experiments (experiment=NAME); -m trains the sweep, and settings of the command line replace those of the sweep
 {experiments}
 
 scales (+scale=NAME)
@@ -34,62 +30,48 @@ examples
   python train.py model=uniter setting=caption
   python train.py model=lxmert setting=image task=spatiality seed=1 optimiser.batch_size=32
   python train.py -m model=uniter,albef setting=image,caption seed=0,1,2
-  python train.py -m experiment=table2 --list
   python train.py -m experiment=table2 model=uniter +scale=paper pretrained=uniter-base.pt device=gpu
+  python train.py -m experiment=table2 hydra/launcher=joblib
 """
 
 
-def main(arguments: list[str]) -> int:
-    options = {argument for argument in arguments if argument.startswith("-")}
-    assignments = [argument for argument in arguments if argument not in options]
-    if {"-h", "--help"} & options:
-        print(_help(), end="")
-        return 0
-    if unknown := options - {"-m", "--multirun", "--list"}:
-        raise cli.UsageError(f"there is no option {min(unknown)}; there are -m, --list and --help")
-    if {"-m", "--multirun"} & options:
-        from train.sweep import expand, job_list, run_all
-
-        jobs = expand(assignments)
-        if "--list" in options:
-            print(job_list(jobs))
-        else:
-            run_all(jobs)
-        return 0
-    if options:
-        raise cli.UsageError("--list is for -m")
-    job = settings(assignments)
-    if hint := _grid_hint(job, assignments):
-        print(hint)
-    rows = run_job(job)
-    if not rows:  # not the main process
-        return 0
-    from train.results.tables import transfer_table
-
-    print(f"\n{transfer_table(rows)}\n\nPredictions, weights and curve: {Path(job.runs) / rows[0]['name']}")
-    return 0
+def main(values: dict[str, Any]) -> None:
+    """Train the run of composed settings and print its table. A finished run is only printed."""
+    print_run(train(Run.model_validate(values)))
 
 
-def _grid_hint(job: Run, assignments: Sequence[str]) -> str:
-    """A line if the grid of the experiment has more runs with these settings than this one; else ""."""
-    from train.sweep import expand
-
-    runs = 1
-    if job.experiment:
-        with contextlib.suppress(cli.UsageError):  # some settings are valid for a single run only
-            runs = len(expand(assignments))
-    return f"experiment={job.experiment}: this is one run; -m trains all {runs} of its grid" if runs > 1 else ""
+def train(config: Run) -> list[Row]:
+    return run(with_start(config))
 
 
-def _help() -> str:
-    return HELP.format(
-        settings="\n".join(f"  {line}" for line in cli.help_lines(Run, leave_out=("experiment", "scale"))),
+def print_run(rows: list[Row]) -> None:
+    if rows:  # only the main process has any
+        print(f"\n{transfer_table(rows)}\n\nRun: {rows[0]['name']}")
+
+
+def with_start(config: Run) -> Run:
+    """The run with the one folder that its pattern `start` fits. Raises `ValueError` if none or several fit."""
+    if config.start is None or Path(config.start).is_dir():
+        return config
+    folders = sorted(glob.glob(config.start))
+    if len(folders) != 1:
+        several = f"several runs fit; give one of {', '.join(folders)}" if folders else "no run fits; train it first"
+        raise ValueError(f"start={config.start}: {several}")
+    return config.changed(start=folders[0])
+
+
+def command() -> None:
+    """The command, with the arguments of the process."""
+    help_text = HELP.format(
+        settings="\n".join(f"  {line}" for line in help_lines(Run(), without=("experiment",))),
         experiments=_first_lines("experiment"),
         scales=_first_lines("scale"),
     )
+    defaults = {"defaults": ["_self_", {"experiment": None}], **Run().model_dump(mode="json")}
+    hydra_command("train", defaults, help_text, sweep_dir="${runs}", main=main)
 
 
 def _first_lines(group: str) -> str:
     """The description of each file of a group, from its second line."""
-    lines = {path.stem: path.read_text(encoding="utf-8").splitlines()[1] for path in (cli.CONF / group).glob("*.yaml")}
-    return "\n".join(f"  {name:<10} {lines[name].removeprefix('# ')}" for name in sorted(lines))
+    lines = {path.stem: path.read_text(encoding="utf-8").splitlines()[1] for path in (CONF / group).glob("*.yaml")}
+    return "\n".join(f"  {name:<12} {lines[name].removeprefix('# ')}" for name in sorted(lines))

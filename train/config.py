@@ -1,16 +1,18 @@
-"""The settings of a run: what they are called, their defaults, limits and help.
+"""The settings of a run: what they are called, their defaults, limits and help; and what recipes fix beside them.
 
-`python train.py --help` and the checks of the command line are made from these dataclasses; conf/ holds only what
-experiments and scales change. A value that no run can have raises `ValueError` with the setting's name.
+conf/ holds only what experiments and scales change.
 """
 
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from typing import Annotated, Literal
 
-from travlr.options import check_settings, option
+from pydantic import BeforeValidator, Field, model_validator
+
 from travlr.plugins import import_name, is_import
+from travlr.settings import PathText, Settings
 from travlr.tasks import TASKS, check_name
 
 
@@ -20,7 +22,7 @@ class Architecture:
 
     sees: the visual input, beside text: `regions`, `pixels` or `nothing`. takes_boxes: whether the boxes of regions are
     part of the input; if not, only features can hold the places of regions (`regions.context`). teacher: whether the
-    model has a momentum teacher, for `training.loss=distillation`. separate_vision: whether `Model.encode_vision` gives
+    model has a momentum teacher, for the loss `distillation`. separate_vision: whether `Model.encode_vision` gives
     the states of pictures alone, so that each picture is encoded once for all texts. first_position: the position of
     the first token. controlled: whether the model has the variant of section 5.1. batch_size, learning_rate: the
     paper's (Table 5).
@@ -64,13 +66,48 @@ CHECKPOINT_FILES = (
 )
 SIZES = {"tiny": "", "small": "", "base": "the published architecture"}
 SETTINGS = {"image": "", "caption": "", "image+caption": "", "mixed": "modal dropout"}
-SOURCES = {"scene": "the boxes of the objects", "grid": "every cell", "file": "features made elsewhere"}
-RENDERED = ("scene", "grid")  # sources whose features are of one cell each
 PRECISIONS = {"float32": "", "bf16": "", "auto": "bf16 where the device computes in it"}
-MAX_REGIONS = 1 << 16  # of a picture
-MOST = 1_000_000_000  # of other numbers
-MAX_STREAMED = 1 << 21  # examples streamed between two validations: they are in memory together, 2.4 kB each
+RENDERED = ("scene", "grid")  # sources whose features are of one cell each
 MAX_SEED = (1 << 43) - 1  # seeds of dropout are made from it, and torch takes no larger ones
+VALIDATION = 2000  # examples in each validation, or the whole split
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What is fixed about the training of a model.
+
+    warmup: part of all steps in which the learning rate rises from 0. decay: how it falls after that: linear, cosine or
+    constant. final_rate: learning rate at the end. clip: largest norm of the gradient. loss: cross_entropy, binary (the
+    published fine-tuning code's) or distillation (with ALBEF's teacher). positions: how position embeddings start if
+    nothing is pretrained: sinusoidal, or random as in BERT. shortest_first: of new examples, part of the steps that go
+    from scenes with few objects (an eighth of all) to any scene.
+    """
+
+    weight_decay: float = 0.01
+    betas: tuple[float, float] = (0.9, 0.98)
+    warmup: float = 0.1
+    decay: str = "linear"
+    final_rate: float = 0.0
+    clip: float | None = 1.0
+    loss: str = "cross_entropy"
+    positions: str = "sinusoidal"
+    shortest_first: float = 0.5
+
+
+DEFAULT = Recipe()
+# BERT's own. The paper does not give that of its text-only models.
+BERT = Recipe(betas=(0.9, 0.999), positions="random", shortest_first=0.0)
+# Transformers-VQA. Its AdamW has no correction of the first steps' bias and decays biases too: not repeated here.
+TRANSFORMERS_VQA = replace(BERT, clip=5.0, loss="binary")
+# Visual entailment. Its first epoch of 80 has half the rate: here that epoch warms up. It also flips and crops
+# pictures, which makes left, right and counts wrong: not here.
+ENTAILMENT = replace(
+    BERT, weight_decay=0.02, warmup=0.0125, decay="cosine", final_rate=1e-6, clip=None, loss="distillation"
+)
+PAPER_RECIPES = {
+    "visualbert": TRANSFORMERS_VQA, "uniter": TRANSFORMERS_VQA, "lxmert": TRANSFORMERS_VQA, "albef": ENTAILMENT,
+    "bert": BERT, "roberta": BERT,
+}  # fmt: skip
 
 
 @functools.cache
@@ -91,215 +128,176 @@ def architecture_of(model: str) -> Architecture:
     return architecture
 
 
-@dataclass(frozen=True)
-class RegionSettings:
+class RegionSettings(Settings):
     """The source of the regions of a picture, and their number.
 
     `context=receptive_field` adds the place of a region and its surroundings to its features, as in
     the features of a detector (train/regions/receptive_field.py).
-
-    Raises `ValueError` for a value or a combination that no source has.
     """
 
-    source: str = option("scene", choices=SOURCES)
-    number: int | str = option(
+    source: Literal["scene", "grid", "file"] = Field(
+        "scene",
+        description="scene (the boxes of the objects), grid (every cell) or file (features made elsewhere)",
+    )
+    number: Literal["exact"] | Annotated[int, Field(ge=1, le=1 << 16)] = Field(
         "exact",
-        "exact: all objects, or all regions of file; a number pads with empty cells (scene) or takes the first so many "
-        "(file)",
+        description="exact: all objects, or all regions of file; a number pads with empty cells (scene) or takes the "
+        "first so many (file)",
     )
-    context: str = option(
-        "auto",
-        "of scene and grid, what features hold",
-        choices={
-            "auto": "receptive_field for models that take no boxes",
-            "none": "the object alone",
-            "receptive_field": "its place and surroundings too",
-        },
+    context: Literal["auto", "none", "receptive_field"] = Field(
+        "auto", description="of scene and grid, what features hold; auto: their place too, where models take no boxes"
     )
-    file: str | None = option(None, "of file: a folder of UNITER's .npz")
+    file: PathText | None = Field(None, description="of file: a folder of UNITER's .npz")
 
-    def __post_init__(self) -> None:
-        check_settings(self, "regions.")
-        whole = isinstance(self.number, int) and not isinstance(self.number, bool)
-        if self.number != "exact" and not (whole and 1 <= int(self.number) <= MAX_REGIONS):
-            raise ValueError(f"regions.number={self.number}: must be exact, or a number from 1 to {MAX_REGIONS}")
+    @model_validator(mode="after")
+    def _fits(self) -> RegionSettings:
         if self.context == "receptive_field" and self.source not in RENDERED:
-            raise ValueError(
-                f"regions.context=receptive_field: features of regions.source={self.source} stay as they are; use auto"
-            )
+            raise ValueError(f"regions.context=receptive_field: regions.source={self.source} has its own features")
         if (self.file is not None) != (self.source == "file"):
             needs = "give regions.file" if self.source == "file" else "leave out regions.file"
             raise ValueError(f"regions.source={self.source}: {needs}")
+        return self
 
     def for_model(self, takes_boxes: bool) -> RegionSettings:
         """The settings with `context=auto` resolved. takes_boxes: whether the model takes boxes."""
         if self.context != "auto":
             return self
-        return replace(self, context="none" if takes_boxes or self.source not in RENDERED else "receptive_field")
+        return self.changed(context="none" if takes_boxes or self.source not in RENDERED else "receptive_field")
 
 
-@dataclass(frozen=True)
-class Optimiser:
-    """AdamW and its schedule."""
+class Optimiser(Settings):
+    """AdamW; a recipe has what is not here."""
 
-    batch_size: int | None = option(64, "null for the paper's (Table 5)", least=1, most=1 << 16)
-    learning_rate: float | None = option(6e-4, "null for the paper's (Table 5)", above=0)
-    weight_decay: float = option(0.01, least=0)
-    betas: list[float] = option([0.9, 0.98], "of AdamW")
-    warmup: float = option(0.1, "part of all steps in which the learning rate rises from 0", least=0, most=1)
-    decay: str = option("linear", "how the learning rate falls after warm-up", choices=("linear", "cosine", "constant"))
-    final_rate: float = option(0.0, "learning rate at the end of the decay", least=0)
-    clip: float | None = option(1.0, "largest norm of the gradient, null for no limit", above=0)
-    accumulate: int = option(1, "batches per optimiser step", least=1, most=MOST)
-
-    def __post_init__(self) -> None:
-        check_settings(self, "optimiser.")
-        if len(self.betas) != 2 or not all(0 <= beta < 1 for beta in self.betas):
-            raise ValueError(f"optimiser.betas={self.betas}: needs two numbers from 0 to below 1")
+    batch_size: int | None = Field(64, ge=1, le=1 << 16, description="null for the paper's (Table 5)")
+    learning_rate: float | None = Field(6e-4, gt=0, description="null for the paper's (Table 5)")
+    accumulate: int = Field(1, ge=1, description="batches per optimiser step")
 
 
-@dataclass(frozen=True)
-class Training:
-    """Fine-tuning. Exactly one of `steps` and `epochs` (of the train split) is given."""
+class Training(Settings):
+    """How long a run trains, and on what."""
 
-    steps: int | None = option(2000, "optimiser steps; null where epochs is given", least=1, most=MOST)
-    epochs: int | None = option(None, "passes over the train split", least=1, most=MOST)
-    stream: bool = option(True, "train on new examples of the same distribution, never repeated; false: on the split")
-    shortest_first: float = option(
-        0.5,
-        "of a stream: part of the steps that go from scenes with few objects (an eighth of all) to any scene",
-        least=0,
-        most=1,
+    steps: int | None = Field(2000, ge=1, description="optimiser steps; null where epochs is given")
+    epochs: int | None = Field(None, ge=1, description="passes over the examples of the train split")
+    examples: float | None = Field(
+        None,
+        gt=0,
+        description="null: new examples of the same distribution, never repeated; else how much of the train split: a "
+        "part up to 1, or a number of examples above 1",
     )
-    examples: float = option(
-        1.0, "how much of the train split: a part up to 1, or a number of examples above 1", above=0
-    )
-    check_every: int | None = option(250, "steps between validations, null for an epoch", least=1, most=MOST)
-    validation: int = option(2000, "examples in each validation", least=1, most=MOST)
-    frozen: bool = option(False, "train the classification head alone (section 5.2)")
-    loss: str = option(
-        "cross_entropy",
-        choices={
-            "cross_entropy": "",
-            "binary": "the published fine-tuning code's",
-            "distillation": "with ALBEF's teacher",
-        },
-    )
-    auxiliary_targets: bool = option(
-        True, "also learn the intermediate steps of an answer (train/data/auxiliary.py), which the paper does not"
-    )
-    consistency: bool = option(
-        False, "semi-supervised: learn from unlabelled pairs to answer alike in the modality not trained in"
+    check_every: int | None = Field(250, ge=1, description="steps between validations, null for an epoch")
+    auxiliary_targets: bool = Field(
+        True, description="also learn the intermediate steps of an answer (train/data/auxiliary.py)"
     )
 
-    def __post_init__(self) -> None:
-        check_settings(self, "training.")
+    @model_validator(mode="after")
+    def _fits(self) -> Training:
         if (self.steps is None) == (self.epochs is None):
             raise ValueError("training: give one of training.steps and training.epochs, and null for the other")
-        if self.examples > 1 and self.examples != int(self.examples):
+        if self.examples is not None and self.examples > 1 and self.examples != int(self.examples):
             raise ValueError(f"training.examples={self.examples}: must be a part up to 1, or a whole number above")
-        if self.consistency and not (self.stream and self.auxiliary_targets and self.loss != "distillation"):
-            raise ValueError(
-                "training.consistency=true: needs training.stream=true, training.auxiliary_targets=true and another "
-                "training.loss than distillation"
-            )
-        if self.consistency and self.frozen:
-            raise ValueError("training.consistency=true: trains the encoder; give training.frozen=false")
-        if self.stream and self.epochs is not None:
-            raise ValueError("training.stream=true: a stream has no epochs; give training.steps, or stream=false")
-        if self.stream and self.examples != 1:
-            raise ValueError(
-                f"training.examples={self.examples}: a part of the train split needs training.stream=false"
-            )
+        if self.streams and self.epochs is not None:
+            raise ValueError(f"training.epochs={self.epochs}: needs training.examples; new examples have no epochs")
+        return self
+
+    @property
+    def streams(self) -> bool:
+        """Whether each training example is new."""
+        return self.examples is None
 
 
-@dataclass(frozen=True)
-class Run:
+def _as_list(value: object) -> object:
+    return [value] if isinstance(value, str) else [] if value is None else value
+
+
+class Run(Settings):
     """The settings of one training run: model, data, training and device."""
 
-    model: str = option(
-        "uniter", f"{', '.join(ARCHITECTURES)}, or your own as package.module:Class (docs/adding-a-model.md)"
+    model: str = Field(
+        "uniter",
+        description=f"{', '.join(ARCHITECTURES)}, or your own as package.module:Class (docs/adding-a-model.md)",
     )
-    setting: str = option("caption", "what it is trained on", choices=SETTINGS)
-    task: str = option("cardinality", f"{', '.join(TASKS)}, or your own as package.module:Class")
-    data: str | None = option(None, "folder of a dataset; null for data/TASK, which is generated if it is missing")
-    seed: int = option(0, least=0, most=MAX_SEED)
-    size: str = option("small", choices=SIZES)
-    pretrained: str | None = option(None, "published weights: a file, folder or hub name; null for random weights")
-    tokenizer: str | None = option(None, "folder or hub name, if the checkpoint's own is not beside it")
-    start: str | None = option(
-        None, "folder of a finished run whose weights are fine-tuned further, or a pattern that one folder fits"
+    setting: Literal["image", "caption", "image+caption", "mixed"] = Field(
+        "caption", description="what it is trained on: image, caption, image+caption or mixed (modal dropout)"
     )
-    controlled: bool = option(False, "the controlled architectures of section 5.1 (visualbert, uniter, lxmert)")
-    positions: str = option(
-        "sinusoidal",
-        "how position embeddings start if nothing is pretrained",
-        choices={"sinusoidal": "", "random": "as in BERT"},
+    task: str = Field("cardinality", description=f"{', '.join(TASKS)}, or your own as package.module:Class")
+    data: PathText | None = Field(
+        None, description="folder of a dataset; null for data/TASK, which is generated if it is missing"
     )
-    experiment: str | None = None
-    scale: str | None = None
-    runs: str = option("runs", "folder with a folder for each run, and the table of all results")
-    device: str = option("auto", choices=("auto", "cpu", "gpu"))
-    devices: int = option(
-        1, "GPUs, or processes on a CPU; each learns from its part of every batch", least=1, most=MOST
+    seed: int = Field(0, ge=0, le=MAX_SEED)
+    size: Literal["tiny", "small", "base"] = Field("small", description="tiny, small or base (as published)")
+    pretrained: PathText | None = Field(
+        None, description="published weights: a file, folder or hub name; null for random weights"
     )
-    strategy: str = option("auto", "Lightning's strategy for several devices, such as ddp")
-    precision: str = option("auto", choices=PRECISIONS)
-    logger: list[str] = option(
-        [],
-        "a CSV file is always written; beside it one or several",
-        choices={"csv": "", "tensorboard": "", "wandb": "offline unless WANDB_MODE=online"},
+    start: PathText | None = Field(
+        None, description="folder of a finished run whose weights are fine-tuned further, or a pattern that one fits"
     )
-    regions: RegionSettings = field(default_factory=RegionSettings)
-    optimiser: Optimiser = field(default_factory=Optimiser)
-    training: Training = field(default_factory=Training)
+    controlled: bool = Field(
+        False, description="the controlled architectures of section 5.1 (visualbert, uniter, lxmert)"
+    )
+    method: Literal["supervised", "consistency", "frozen"] = Field(
+        "supervised",
+        description="consistency: semi-supervised, learn from unlabelled pairs to answer alike in the other modality; "
+        "frozen: train the classification head alone (section 5.2)",
+    )
+    recipe: Literal["default", "paper"] = Field(
+        "default", description="optimiser's details, loss, first positions and order: ours, or the published code's"
+    )
+    experiment: str | None = Field(None, description="a sweep of conf/experiment")
+    runs: PathText = Field("runs", description="folder with a folder for each run")
+    device: Literal["auto", "cpu", "gpu"] = "auto"
+    devices: int = Field(1, ge=1, description="GPUs, or processes on a CPU; each learns from a part of every batch")
+    strategy: str = Field("auto", description="Lightning's strategy for several devices, such as ddp")
+    precision: Literal["float32", "bf16", "auto"] = Field(
+        "auto", description="float32, bf16, or auto: bf16 where the device computes in it"
+    )
+    logger: Annotated[list[Literal["csv", "tensorboard", "wandb"]], BeforeValidator(_as_list)] = Field(
+        [], description="Lightning's loggers: csv, tensorboard, wandb"
+    )
+    callbacks: Annotated[list[str], BeforeValidator(_as_list)] = Field(
+        [], description="of Lightning, as package.module:Class"
+    )
+    profiler: Literal["simple", "advanced", "pytorch"] | None = Field(None, description="Lightning's")
+    regions: RegionSettings = RegionSettings()
+    optimiser: Optimiser = Optimiser()
+    training: Training = Training()
 
-    def __post_init__(self) -> None:
-        architecture = self.architecture
-        check_settings(self)
+    @model_validator(mode="after")
+    def _fits(self) -> Run:
         check_name(self.task)
-        if self.optimiser.final_rate > self.learning_rate:
-            raise ValueError(
-                f"optimiser.final_rate={self.optimiser.final_rate}: must not be above the rate it falls from, "
-                f"optimiser.learning_rate={self.learning_rate}"
-            )
         if self.batch_size % self.devices:
             raise ValueError(
                 f"devices={self.devices}: must divide optimiser.batch_size={self.batch_size}, shared out among them"
             )
-        self._check_memory()
-        self._check_model(architecture)
-
-    def _check_memory(self) -> None:
-        """Raises `ValueError` if the examples of a stream would not fit into memory."""
-        training = self.training
-        steps = (training.steps or 0) * training.stream
-        check_every = min(training.check_every or steps, steps)
-        examples = check_every * self.optimiser.accumulate * self.batch_size * (1 + training.consistency)
-        if examples > MAX_STREAMED:
-            raise ValueError(
-                f"optimiser.batch_size={self.batch_size}: {examples:,} examples would be streamed at once, for "
-                f"{check_every:,} of training.steps={steps}; use smaller batches or a smaller training.check_every, "
-                f"for at most {MAX_STREAMED:,}"
-            )
-
-    def _check_model(self, architecture: Architecture) -> None:
-        """Raises `ValueError` for a setting that the model does not have."""
-        sees, model = architecture.sees, self.model
+        architecture, model = self.architecture, self.model
+        sees = architecture.sees
         if sees == "nothing" and self.setting != "caption":
             raise ValueError(f"setting={self.setting}: model={model} sees text alone; use setting=caption")
-        if self.training.loss == "distillation" and not architecture.teacher:
-            raise ValueError(f"training.loss=distillation: only model=albef has a momentum teacher, not {model}")
         if self.controlled and model in ARCHITECTURES and not architecture.controlled:
             others = " or ".join(f"model={name}" for name, other in ARCHITECTURES.items() if other.controlled)
             raise ValueError(f"controlled=true: model={model} has none; leave it out, or give {others}")
-        if self.regions.source == "file" and sees == "regions" and self.training.stream:
-            raise ValueError("regions.source=file: has no features of new scenes; use training.stream=false")
-        if self.training.consistency and (sees == "nothing" or self.setting not in ("image", "caption")):
+        if self.recipe == "paper" and model not in PAPER_RECIPES:
+            raise ValueError(f"recipe=paper: is for {', '.join(PAPER_RECIPES)}, not model={model}")
+        if self.regions.source == "file" and sees == "regions" and self.training.streams:
+            raise ValueError("regions.source=file: has no features of new scenes; give training.examples")
+        if self.method == "consistency":
+            self._check_consistency(sees)
+        return self
+
+    def _check_consistency(self, sees: str) -> None:
+        if not (self.training.streams and self.training.auxiliary_targets):
+            raise ValueError("method=consistency: needs training.examples=null and training.auxiliary_targets=true")
+        if sees == "nothing" or self.setting not in ("image", "caption"):
             raise ValueError(
-                "training.consistency=true: teaches a model the modality that it is not trained in; "
-                f"model={model} setting={self.setting} has none"
+                "method=consistency: teaches a model the modality that it is not trained in; "
+                f"model={self.model} setting={self.setting} has none"
             )
+
+    @property
+    def details(self) -> Recipe:
+        """What the recipe fixes. Consistency has no teacher of its own beside ALBEF's."""
+        recipe = PAPER_RECIPES[self.model] if self.recipe == "paper" else DEFAULT
+        distils = recipe.loss == "distillation" and self.method == "consistency"
+        return replace(recipe, loss="cross_entropy") if distils else recipe
 
     @property
     def architecture(self) -> Architecture:

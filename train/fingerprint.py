@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -11,18 +10,17 @@ from train.results.store import read_config
 from travlr.files import path_digest
 
 # Settings that change no result: paths, devices and what is reported.
-EXCLUDED = ("runs", "data", "experiment", "device", "devices", "strategy", "logger")
+EXCLUDED = ("runs", "data", "experiment", "device", "devices", "strategy", "logger", "callbacks", "profiler")
 
 
 def fingerprint(config: Run, dataset: str) -> dict[str, Any]:
     """Everything that the results of a run depend on: its settings, with files by their SHA-256 and `start` by the hash
     of that run, and the content digest of the dataset. Raises `ValueError` if `start` is not a run."""
-    values = {name: value for name, value in dataclasses.asdict(config).items() if name not in EXCLUDED}
+    values = config.model_dump(exclude=set(EXCLUDED))
     return values | {  # names of the hub stay as they are
         "start": config.start and _run_of(config.start),
         "pretrained": path_digest(config.pretrained),
-        "tokenizer": path_digest(config.tokenizer),
-        "regions": dataclasses.asdict(config.model_regions) | {"file": path_digest(config.regions.file)},
+        "regions": config.model_regions.model_dump() | {"file": path_digest(config.regions.file)},
         "dataset": dataset,
     }
 

@@ -136,7 +136,7 @@ def make_learner(config: Run, data: RunData, steps: int, log: Log) -> tuple[Lear
     dimension = data.validation.regions.dimension if data.validation.regions is not None else 0
     torch.manual_seed(config.seed)
     model, weights = build(config, data.tokenizer, dimension, log)
-    learner = Learner(model, config.optimiser, config.learning_rate, steps, config.seed, config.training.loss)
+    learner = Learner(model, config.details, config.learning_rate, steps, config.seed)
     if config.start:
         weights = start_from(config, learner)
     return learner, weights
@@ -164,7 +164,7 @@ def start_from(config: Run, learner: Learner) -> str:
     another model."""
     folder = Path(str(config.start))
     first, own = read_config(folder)["config"], fingerprint(config, "")
-    for name in ("model", "size", "controlled", "pretrained", "tokenizer"):
+    for name in ("model", "size", "controlled", "pretrained"):
         if first.get(name) != own[name]:
             raise ValueError(f"start={folder}: has {name}={first.get(name)}; give the same, not {own[name]}")
     if not is_finished(folder):
@@ -184,15 +184,10 @@ def tokenizer_for(config: Run, caption_style: str = Style().caption) -> WordToke
     """That of the run to start from, the checkpoint's own, or the grammar's."""
     if config.start:
         return saved_tokenizer(Path(config.start))
-    if config.pretrained is None and config.tokenizer is None:
+    if config.pretrained is None:
         return WordTokenizer(grammar_tokenizer(config.task, caption_style))
-    if config.tokenizer is None:
-        weight_files(local_path(str(config.pretrained)))  # before a tokenizer is downloaded
-        return WordTokenizer(tokenizer_of(str(config.pretrained), config.model))
-    try:
-        return WordTokenizer(tokenizer_of(config.tokenizer, config.model))
-    except ValueError as error:
-        raise ValueError(str(error).replace("pretrained=", "tokenizer=", 1)) from None
+    weight_files(local_path(config.pretrained))  # before a tokenizer is downloaded
+    return WordTokenizer(tokenizer_of(config.pretrained, config.model))
 
 
 def build(config: Run, tokenizer: WordTokenizer, dimension: int, log: Log) -> tuple[Model, str]:
@@ -202,10 +197,10 @@ def build(config: Run, tokenizer: WordTokenizer, dimension: int, log: Log) -> tu
     Raises `ValueError` for an option that the model does not have, and for a checkpoint of another architecture.
     """
     options: dict[str, Any] = {"controlled": True} if config.controlled else {}
-    if config.training.loss == "distillation":
+    if config.details.loss == "distillation":
         options["distil"] = True
     changes: dict[str, Any] = {"feature_width": dimension} if dimension else {}
-    if config.pretrained or config.tokenizer or config.size != "base":
+    if config.pretrained or config.size != "base":
         changes["vocabulary"] = tokenizer.size
     model = make_model(config.model, config.size, options, **changes)
     origin = "random"
@@ -213,9 +208,9 @@ def build(config: Run, tokenizer: WordTokenizer, dimension: int, log: Log) -> tu
         report = load_published(model, config.pretrained)
         log(f"pretrained={config.pretrained}: {report}")
         origin = f"{Path(config.pretrained).name} {str(path_digest(str(local_path(config.pretrained))))[:16]}"
-    elif config.positions == "sinusoidal":
+    elif config.details.positions == "sinusoidal":
         sinusoidal(model)
-    if config.training.frozen:
+    if config.method == "frozen":
         for parameter in model.encoder_parameters():
             parameter.requires_grad_(False)
     return model, origin

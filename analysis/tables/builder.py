@@ -142,8 +142,8 @@ def run_notes(included: Sequence[RunSummary]) -> list[str]:
     ]
     if any(run.info["unlabelled_examples"] for run in included):
         facts += each("unlabelled_examples", "beside them unlabelled pairs of image and caption ")
-    if any(run.settings.get("training.stream") for run in included):
-        facts.append("those of training.stream=true never repeat an example")
+    if any(run.streams for run in included):
+        facts.append("those of training.examples=null never repeat an example")
     if any(run.settings.get("training.auxiliary_targets") for run in included):
         facts.append("those of training.auxiliary_targets=true also learn the intermediate steps of an answer")
     lines = [f"Ours: {'; '.join([*facts, *each('hardware')])}."]
@@ -177,7 +177,7 @@ def size_text(runs: Runs, run: RunSummary) -> str:
     """The number of examples that a run was trained on; "" if unknown. A stream never repeats an example, so all of its
     examples count."""
     examples, dataset = run.info["train_examples"], runs.datasets.get(run.info["dataset"] or "")
-    if run.settings.get("training.stream"):
+    if run.streams:
         return f"{examples:,}, streamed" if examples is not None else "streamed"
     if examples is None and dataset is not None and "train" in dataset.manifest["splits"]:
         examples = round(run.train_fraction * dataset.manifest["splits"]["train"]["rows"])

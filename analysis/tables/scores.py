@@ -44,7 +44,7 @@ class Column:
     part: str = ""
 
     def has(self, run: RunSummary) -> bool:
-        part = "stream" if run.settings.get("training.stream") else str(run.train_fraction)
+        part = "stream" if run.streams else str(run.train_fraction)
         return run.info["setting"] == self.train and self.part in ("", part)
 
 
@@ -164,7 +164,7 @@ def subsets(runs: Runs) -> Table:
     """Appendix C: how much of the train split a model needs; each tested in its own setting."""
     candidates = with_traits(runs, "subset", exactly=False)
     parts = {f"{100 * part:.4g} %": str(part) for part in (0.125, 0.25, 0.5, 1.0)}
-    if streams := any(run.settings.get("training.stream") for run in candidates):
+    if streams := any(run.streams for run in candidates):
         parts["stream"] = "stream"
     columns = [
         Column(setting, setting, name, LONG_SETTINGS[setting], part)
@@ -177,7 +177,7 @@ def subsets(runs: Runs) -> Table:
         "(figures 15 to 18) and prints few of them; its subsets have one seed.",
         *(["stream: examples that are never repeated, in place of the train split."] if streams else []),
     ]
-    free = ("training.examples", "training.stream")
+    free = ("training.examples",)
     return _score_table("subsets", title, runs, _all_models(candidates, "subsets"), columns, free=free, notes=notes)
 
 
@@ -209,7 +209,7 @@ def transfer(runs: Runs) -> Table:
 
 
 def _consistent(run: RunSummary) -> bool:
-    return bool(run.settings.get("training.consistency"))
+    return run.settings.get("method") == "consistency"
 
 
 def few_shot(runs: Runs) -> Table:

@@ -50,14 +50,14 @@ def row(name: str, setting: str, how: str, data: Path, arguments: argparse.Names
         size=arguments.size,
         data=str(data),
         optimiser=Optimiser(batch_size=arguments.batch),
-        training=Training(steps=arguments.steps + WARM, check_every=None, auxiliary_targets=False, shortest_first=0.0),
+        training=Training(steps=arguments.steps + WARM, check_every=None, auxiliary_targets=False),
     )
     source, words = TrainingDataset(data), tokenizer_for(run)
     parts = RunData(run, source, words, visual_settings(run))
     regions = parts.examples("validation").regions
     model, _ = build(run, words, regions.dimension if regions else 0, lambda _: None)
     schedule = training_schedule(parts)
-    learner = Learner(model, run.optimiser, run.learning_rate, schedule.steps, 0).train().to(device)
+    learner = Learner(model, run.details, run.learning_rate, schedule.steps, 0).train().to(device)
     losses: nn.Module = Compiled(learner)
     if how == "bf16, compiled":
         losses = torch.compile(losses, dynamic=True)  # type: ignore[assignment]
@@ -101,7 +101,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder) / "data"
         generate_dataset(
-            Cardinality(count=Count(train=100, validation=100, test_ind=100, test_ood=100)),
+            Cardinality(count=Count(train=100, validation=20, test_ind=100, test_ood=100)),
             GenerateArguments(out=str(data)),
             log=lambda _: None,
         )

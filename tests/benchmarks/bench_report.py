@@ -16,7 +16,6 @@ import sys
 import tempfile
 import threading
 import time
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +55,7 @@ def make_runs(runs: Path, task: str, folder: Path, about: dict[str, Any]) -> Non
 
 
 def make_run(runs: Path, dataset: Dataset, parts: dict[str, Any], about: dict[str, Any]) -> None:
-    config = asdict(Run(**{name: about[name] for name in ("model", "setting", "task", "seed")}))
+    config = Run(**{name: about[name] for name in ("model", "setting", "task", "seed")}).model_dump()
     config = {name: value for name, value in config.items() if name not in ("runs", "data", "experiment", "device")}
     digest = dataset.manifest["content_digest"]
     folder = start_run(runs, config | {"dataset": digest}, data=str(dataset.folder))

@@ -298,7 +298,7 @@ def default_run(name: str, setting: str, folder: Path, steps: int, precision: st
     regions = parts.examples("validation").regions
     model, _ = build(run, words, regions.dimension if regions else 0, lambda _: None)
     schedule = training_schedule(parts)
-    learner = Learner(model, run.optimiser, run.learning_rate, schedule.steps, 0).train()
+    learner = Learner(model, run.details, run.learning_rate, schedule.steps, 0).train()
     optimiser = learner.configure_optimizers()["optimizer"]
     begun = time.perf_counter()
     made = sum(1 for _ in schedule.epoch(0))  # none is kept, as in training
@@ -315,7 +315,7 @@ def default_run(name: str, setting: str, folder: Path, steps: int, precision: st
         clock.append(time.perf_counter())
         loss.backward()
         clock.append(time.perf_counter())
-        learner.configure_gradient_clipping(optimiser, run.optimiser.clip)
+        nn.utils.clip_grad_norm_(learner.parameters(), run.details.clip or torch.inf)
         optimiser.step()
         optimiser.zero_grad()
         clock.append(time.perf_counter())
@@ -347,7 +347,7 @@ def steps_of_one(folder: str, steps: int) -> None:
     regions = parts.examples("validation").regions
     model, _ = build(run, words, regions.dimension if regions else 0, lambda _: None)
     schedule = training_schedule(parts)
-    learner = Learner(model, run.optimiser, run.learning_rate, schedule.steps, 0).train()
+    learner = Learner(model, run.details, run.learning_rate, schedule.steps, 0).train()
     optimiser = learner.configure_optimizers()["optimizer"]
     batches = itertools.cycle(list(itertools.islice(schedule.epoch(0), 20)))
 
@@ -355,7 +355,7 @@ def steps_of_one(folder: str, steps: int) -> None:
         with autocast(precision):
             loss: Any = torch.stack(list(learner.losses(next(batches)).values())).sum()
         loss.backward()
-        learner.configure_gradient_clipping(optimiser, run.optimiser.clip)
+        nn.utils.clip_grad_norm_(learner.parameters(), run.details.clip or torch.inf)
         optimiser.step()
         optimiser.zero_grad()
 

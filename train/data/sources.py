@@ -62,7 +62,7 @@ class TrainingDataset:
         if self.config is None:
             raise ValueError(
                 f"data={self.folder}: nothing says with which settings it was generated, so no examples can be "
-                "streamed; use training.stream=false"
+                "streamed; give training.examples"
             )
         return generator(self.config)
 

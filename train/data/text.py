@@ -92,8 +92,8 @@ class UnknownWord(ValueError):
     def __init__(self, word: str, text: str) -> None:
         self.word = word
         super().__init__(
-            f"tokenizer: does not know the word {word!r} in the text {text[:80]!r}; set tokenizer= to one that knows "
-            "it, or add the word to `arguments` in the task's file"
+            f"tokenizer: does not know the word {word!r} in the text {text[:80]!r}; give pretrained weights whose "
+            "tokenizer knows it, or add the word to `arguments` in the task's file"
         )
 
 

@@ -10,7 +10,7 @@ from itertools import islice
 
 import numpy as np
 
-from train.config import Run
+from train.config import VALIDATION, Run
 from train.data.auxiliary import check_auxiliary_words
 from train.data.batching import shuffled_batches, sorted_batches, visible_modalities
 from train.data.examples import Examples, RawExamples, VisualSettings
@@ -21,7 +21,7 @@ from train.learning.consistency import paired_inputs
 from train.models import shape_of
 from train.results.columns import main_test_setting
 
-CANDIDATES = 8  # examples for each one that is used, at the start of `training.shortest_first`
+CANDIDATES = 8  # examples for each one that is used, at the start of a stream (`Recipe.shortest_first`)
 TOKENS = 16_384  # padded tokens of a batch in evaluation
 
 
@@ -63,7 +63,7 @@ class RunData:
 
     @functools.cached_property
     def validation(self) -> Examples:
-        return self.examples("validation", self.run.training.validation)
+        return self.examples("validation", VALIDATION)
 
     def validation_batches(self) -> Iterator[Inputs]:
         return (inputs for _, inputs in test_batches(self.validation, main_test_setting(self.run.setting)))
@@ -88,7 +88,7 @@ def random_of(*key: int) -> np.random.Generator:
 
 def training_schedule(data: RunData) -> Schedule:
     config, training = data.run, data.run.training
-    if training.stream:
+    if training.streams:
         return _streamed(data)
     examples = _split_examples(data)
     size = min(config.batch_size, len(examples))  # the paper's few-shot batch of ALBEF is larger than its 200 examples
@@ -101,14 +101,14 @@ def training_schedule(data: RunData) -> Schedule:
 
 
 def unlabelled_pairs(config: Run, steps: int) -> int:
-    """The number of unlabelled (image, caption) pairs that a run learns from, with `training.consistency`."""
-    return steps * config.optimiser.accumulate * config.batch_size if config.training.consistency else 0
+    """The number of unlabelled (image, caption) pairs that a run learns from, with `method=consistency`."""
+    return steps * config.optimiser.accumulate * config.batch_size if config.method == "consistency" else 0
 
 
 def _streamed(data: RunData) -> Schedule:
     """As `training_schedule`, with new examples that are not in the dataset, each used once.
 
-    During `training.shortest_first`, an epoch generates up to `CANDIDATES` times as many examples as it needs, and uses
+    During `Recipe.shortest_first`, an epoch generates up to `CANDIDATES` times as many examples as it needs, and uses
     those with the fewest objects.
 
     Raises `ValueError` if the world has too few examples for all steps.
@@ -117,23 +117,24 @@ def _streamed(data: RunData) -> Schedule:
     steps = training.steps or 0
     per_epoch = min(training.check_every or steps, steps)
     labelled = 2 * math.ceil(per_epoch * config.optimiser.accumulate * config.batch_size / 2)
-    rows, epochs = labelled * (1 + training.consistency), math.ceil(steps / per_epoch)
+    consistency, shortest_first = config.method == "consistency", config.details.shortest_first
+    rows, epochs = labelled * (1 + consistency), math.ceil(steps / per_epoch)
     start = maker.config.count.train + maker.config.count.train % 2  # even, so that couples stay together
     available = max(0, maker.sampler.limits["train"] - start)
     room = available // epochs // 2 * 2  # for each epoch
     if room < rows:
         raise ValueError(
             f"training.steps={steps}: needs {epochs * rows:,} examples past the dataset's own, of which its world has "
-            f"only {available:,}; use fewer steps, or training.stream=false"
+            f"only {available:,}; use fewer steps, or give training.examples"
         )
     most = min(rows * CANDIDATES, room)  # candidates of an epoch
 
     def batches(epoch: int) -> Iterator[Inputs]:
         first = start + epoch * most
-        progress = epoch * per_epoch / (training.shortest_first * steps) if training.shortest_first else 1.0
+        progress = epoch * per_epoch / (shortest_first * steps) if shortest_first else 1.0
         candidates = min(most, 2 * math.ceil(rows * CANDIDATES ** (1 - min(1.0, progress)) / 2))
         raw = stream_examples(maker, first, first + candidates, keep=rows)
-        if not training.consistency:
+        if not consistency:
             return _batches(data, data.prepared(raw), config.batch_size, epoch)
         couple = np.arange(rows) // 2
         labelled_raw, unlabelled_raw = (raw.take(np.flatnonzero(couple % 2 == half)) for half in range(2))
@@ -157,7 +158,8 @@ def _split_examples(data: RunData) -> Examples:
     """The examples of the train split, or a random part of them (`training.examples`)."""
     training, raw = data.run.training, data.source.raw("train")
     total = len(raw.ids)
-    count = round(training.examples * total) if training.examples <= 1 else int(training.examples)
+    part = training.examples or 1.0
+    count = round(part * total) if part <= 1 else int(part)
     if not 1 <= count <= total:
         raise ValueError(f"training.examples={training.examples}: the train split has {total}")
     rows = np.sort(random_of(data.run.seed, 2).permutation(total)[:count])
@@ -168,7 +170,7 @@ def _batches(data: RunData, examples: Examples, size: int, epoch: int) -> Iterat
     """All examples in batches of `size`, with auxiliary targets if the settings say so."""
     config, setting = data.run, data.run.setting
     random = random_of(config.seed, 1, epoch)
-    has_targets = config.training.auxiliary_targets and not config.training.frozen
+    has_targets = config.training.auxiliary_targets and config.method != "frozen"
     if has_targets:
         check_auxiliary_words(examples.queries, examples.pairs, examples.answers)
     for rows in shuffled_batches(len(examples), size, random):

@@ -19,6 +19,7 @@ from train.data.inputs import Inputs
 from train.learning.batches import Schedule
 from train.learning.module import Learner
 from train.results.store import write_curve
+from travlr.plugins import import_name
 
 CHECKPOINTS = "checkpoints"  # in the folder of a run; removed when the run is finished
 LOG_EVERY = 10  # steps between points of the loss curve
@@ -40,13 +41,15 @@ def make_trainer(run: Run, schedule: Schedule, folder: Path, device: str, precis
         max_steps=schedule.steps,
         max_epochs=-1,
         accumulate_grad_batches=schedule.accumulate,
-        gradient_clip_val=run.optimiser.clip,
+        gradient_clip_val=run.details.clip,
         logger=[LOGGERS[name](folder) for name in run.logger],
         callbacks=[
             Curve(folder),
             Timer(),
             ModelCheckpoint(folder / CHECKPOINTS, filename="last", enable_version_counter=False),
+            *(import_name("callbacks", name)() for name in run.callbacks),
         ],
+        profiler=run.profiler,
         reload_dataloaders_every_n_epochs=1,
         enable_progress_bar=sys.stderr.isatty(),
         enable_model_summary=False,

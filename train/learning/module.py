@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from train.config import Optimiser
+from train.config import Recipe
 from train.data.inputs import IGNORED, NAME_TOKENS, PAIR_TOKENS, Encoded, Inputs
 from train.models.layers import Model, initial_std
 from train.results.scores import score
@@ -43,14 +43,12 @@ class Learner(L.LightningModule):
     with the same weights as an uninterrupted one, and validations do not affect training.
     """
 
-    def __init__(
-        self, model: Model, optimiser: Optimiser, rate: float, steps: int, seed: int, loss: str = "cross_entropy"
-    ) -> None:
+    def __init__(self, model: Model, recipe: Recipe, rate: float, steps: int, seed: int) -> None:
         super().__init__()
         self.model, self.words = model, WordHead(model.embeddings)
         self.pair, self.objects = WordHead(model.embeddings, PAIR_TOKENS), WordHead(model.embeddings, NAME_TOKENS)
         self.values, self.value = (nn.Linear(model.embeddings.embedding_dim, count) for count in (2, 1))
-        self.settings, self.rate, self.steps, self.seed, self.loss_name = optimiser, rate, steps, seed, loss
+        self.recipe, self.rate, self.steps, self.seed = recipe, rate, steps, seed
         self._validation_outputs: list[tuple[Tensor, Tensor]] = []
 
     # Learning -----------------------------------------------------------------------------------------------------
@@ -74,7 +72,7 @@ class Learner(L.LightningModule):
 
     def losses(self, batch: Inputs) -> dict[str, Tensor]:
         """The losses by name, one for each kind of target that the batch has."""
-        if self.loss_name == "distillation" and batch.answer is not None:
+        if self.recipe.loss == "distillation" and batch.answer is not None:
             return {"answer_loss": self.model.distillation_loss(batch)}
         encoded = self.model.encode(batch, image_states=False)
         losses = {}
@@ -96,7 +94,7 @@ class Learner(L.LightningModule):
         return losses
 
     def _answer_loss(self, logits: Tensor, answer: Tensor) -> Tensor:
-        if self.loss_name == "cross_entropy":
+        if self.recipe.loss == "cross_entropy":
             return functional.cross_entropy(logits, answer)
         truth = functional.one_hot(answer, 2).to(logits.dtype)  # the mean over classes times their number
         return 2 * functional.binary_cross_entropy_with_logits(logits, truth)
@@ -152,24 +150,24 @@ class Learner(L.LightningModule):
         decayed = [p for p in self.parameters() if p.requires_grad and p.ndim > 1]
         not_decayed = [p for p in self.parameters() if p.requires_grad and p.ndim <= 1]
         groups = [
-            {"params": decayed, "weight_decay": self.settings.weight_decay},
+            {"params": decayed, "weight_decay": self.recipe.weight_decay},
             {"params": not_decayed, "weight_decay": 0.0},
         ]
-        first, second = self.settings.betas
+        first, second = self.recipe.betas
         optimiser = torch.optim.AdamW(groups, lr=self.rate, betas=(first, second))
         schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, self.factor)
         return {"optimizer": optimiser, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
     def factor(self, step: int) -> float:
         """The factor of the learning rate at a step."""
-        rise = max(1, round(self.settings.warmup * self.steps))
+        rise = max(1, round(self.recipe.warmup * self.steps))
         if step < rise:
             return (step + 1) / rise
         progress = min(1.0, (step - rise) / max(1, self.steps - rise))
-        if self.settings.decay == "constant":
+        if self.recipe.decay == "constant":
             return 1.0
-        fall = 1 - progress if self.settings.decay == "linear" else 0.5 * (1 + math.cos(math.pi * progress))
-        final = self.settings.final_rate / self.rate
+        fall = 1 - progress if self.recipe.decay == "linear" else 0.5 * (1 + math.cos(math.pi * progress))
+        final = self.recipe.final_rate / self.rate
         return final + (1 - final) * fall
 
     # Validation ---------------------------------------------------------------------------------------------------

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from scipy.special import log_expit
 
-from train.config import Run
+from train.config import Run, Training
 from train.data.sources import TrainingDataset
 from train.data.text import UnknownWord
 from train.learning.batches import RunData
@@ -20,7 +19,6 @@ from train.results.store import WEIGHTS, is_finished, read_config
 from train.run import load_data, load_weights, make_learner, saved_tokenizer
 from train.vlm.config import Evaluation, ShownStyle
 from train.vlm.requests import Reply, Request, best_answer
-from travlr.options import dataclass_from
 from travlr.settings import Log
 
 
@@ -72,12 +70,10 @@ class TrainedModel:
 
     def _run(self, settings: dict[str, Any], config: Evaluation, data: Path) -> Run:
         """The run's settings with the evaluation's dataset, and without settings that only training needs."""
-        for name in ("pretrained", "tokenizer"):
-            if settings.get(name):
-                raise ValueError(f"model={self.folder}: was trained with {name}=, which its folder does not hold")
-        run: Run = dataclass_from(Run, settings | {"start": None}, skip_unknown=True)
-        training = replace(run.training, stream=False, examples=2, consistency=False)
-        return replace(run, data=str(data), task=config.task, runs=config.runs, training=training)
+        if settings.get("pretrained"):
+            raise ValueError(f"model={self.folder}: was trained with pretrained=, which its folder does not hold")
+        names = {name: settings[name] for name in ("model", "size", "setting", "controlled", "recipe", "regions")}
+        return Run(**names, data=data, task=config.task, runs=config.runs, training=Training(examples=2))
 
     def replies(self, requests: Iterable[Request]) -> Iterator[tuple[Request, Reply]]:
         """Replies in the order of the requests, split by split."""

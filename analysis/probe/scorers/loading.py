@@ -14,7 +14,7 @@ import importlib.util
 import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -207,9 +207,9 @@ def _source(scorer: Scorer) -> str:
 def regions_of(settings: RegionSettings, name: str) -> Mapping[str, Any] | None:
     """The region settings of a model, with digests of files in place of paths; None for the default grid."""
     regions = settings.for_model(takes_boxes=name.partition(":")[0] != "visualbert")
-    if regions == replace(GRID, context="none"):
+    if regions == GRID.changed(context="none"):
         return None
-    return asdict(replace(regions, file=path_digest(regions.file)))
+    return regions.model_dump() | {"file": path_digest(regions.file)}
 
 
 def weights_of(name: str) -> str:
