@@ -26,7 +26,7 @@ from analysis.runs import Runs
 from train.config import ARCHITECTURES, SETTINGS
 from train.results.columns import TEST_SETTINGS, TEST_SPLITS, in_order, main_test_setting
 from train.results.tables import differing_settings, value_text
-from travlr.browse import filled, with_shared
+from travlr.browse import fill_template, insert_shared
 from travlr.tasks import TASKS
 
 EVALUATED = ' Models that evaluate.py has asked: <a href="evaluations.html">evaluations</a>.'
@@ -116,7 +116,7 @@ def _run_cells(run: RunSummary) -> list[str]:
 
 def html_page(report: ReportContent) -> str:
     """The report as one HTML page. Texts of runs and datasets are escaped, or are JSON that the page's script reads."""
-    return filled(
+    return fill_template(
         TEMPLATE,
         _data(report),
         name=html.escape(report.runs.folder.resolve().name),
@@ -134,7 +134,7 @@ def html_page(report: ReportContent) -> str:
 
 def report_style() -> str:
     """The style of the page, for other pages with its tables and cards."""
-    style = re.search(r"<style>.*?</style>", with_shared(TEMPLATE), re.DOTALL)
+    style = re.search(r"<style>.*?</style>", insert_shared(TEMPLATE), re.DOTALL)
     return style[0] if style else ""
 
 

@@ -18,8 +18,7 @@ from analysis.runs import Runs, left_out
 from train.results.columns import in_order, main_test_setting
 from travlr.settings import Log
 from travlr.tasks import TASKS, is_known, short_name
-from travlr.workers import Progress
-from travlr.workers import run as run_in_workers
+from travlr.workers import Progress, run_in_processes
 
 COLOURS = 128  # of a figure on the page; the files have all colours
 BIMODAL_FIGURES = ("agreement", "calibration")  # drawn of one run of each dataset and model, see `_bimodal_runs`
@@ -122,7 +121,7 @@ def draw_all(items: Sequence[WorkItem], runs: Runs, folder: Path, workers: int, 
     _begin(runs, folder)  # of this process, which draws where there is one worker
     prepare, results = partial(_begin, runs, folder), []
     with Progress(sum(item.steps for item in items), log, "runs and figures") as progress:
-        for item, result in zip(items, run_in_workers(process_item, list(items), workers, prepare), strict=True):
+        for item, result in zip(items, run_in_processes(process_item, list(items), workers, prepare), strict=True):
             results.append(result)
             progress.advance(item.steps)
     return results

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from train.results.columns import TEST_SETTINGS, TEST_SPLITS
-from travlr.browse import grid_of, picture
+from travlr.browse import embed_picture, read_grid
 from travlr.dataset import Dataset
 from travlr.generate import renderer_of
 from travlr.tasks import config_from_dict
@@ -110,8 +110,8 @@ def _entries(dataset: Dataset, examples: pd.DataFrame, rows: np.ndarray) -> list
     left, top, right, bottom = renderer_of(config).area if config else (0, 0, 1, 1)
     for row in sorted(rows.tolist()):  # in the order of the files, so that each part is read once
         example = dataset[splits[row]][int(places[row])]
-        data, pixels = picture(example.image, example.id)
-        queried, grid = [one for one in example.scene if one.queried], grid_of(example.caption, config)
+        data, pixels = embed_picture(example.image, example.id)
+        queried, grid = [one for one in example.scene if one.queried], read_grid(example.caption, config)
         wide, high = ((right - left) / grid[0], (bottom - top) / grid[1]) if grid else (0.0, 0.0)
         entries[row] = {
             "id": example.id,

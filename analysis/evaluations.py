@@ -33,7 +33,7 @@ from analysis.tables.evaluations import (
     reading_table,
 )
 from train.results.answers import AnswerRecord, read_answers
-from travlr.browse import filled
+from travlr.browse import fill_template
 
 FILTERS = ("model", "task", "asked", "setting", "split", "outcome")  # of the page's replies
 REPLIES = 60  # shown of each setting of an evaluation, wrong and unparsed ones first
@@ -201,7 +201,7 @@ def write_page(runs: Runs, answers: Answers, page: Path) -> list[Table]:
         figure = f'<figure><img alt="Where evaluated models lose accuracy" src="{source}"></figure>'
     entries = shown_replies(replies)
     count = frame["name"].nunique()
-    text = filled(
+    text = fill_template(
         TEMPLATE,
         {"replies": entries, "choices": {name: sorted({entry[name] for entry in entries}) for name in FILTERS}},
         report_style=report_style(),

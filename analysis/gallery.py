@@ -9,7 +9,7 @@ import io
 import pandas as pd
 from matplotlib.figure import Figure
 
-from travlr.browse import picture
+from travlr.browse import embed_picture
 from travlr.dataset import Dataset
 
 
@@ -21,7 +21,7 @@ def show(dataset: Dataset, rows: pd.DataFrame) -> None:
     cards = []
     for row in rows.to_dict("records"):
         example = dataset[row["split"]][int(row["row"])]
-        data, _ = picture(example.image, example.id)
+        data, _ = embed_picture(example.image, example.id)
         answers = f"answer {example.answer}"
         if "prediction" in row:
             answers += f", the model says {bool(row['prediction'])} (log-odds {row['logit']:+.1f})"

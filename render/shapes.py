@@ -18,7 +18,7 @@ Colour = tuple[int, int, int]
 Points = list[tuple[float, float]]
 
 
-def regular(corners: int, turn: float = 0.0, inner: float = 1.0) -> Points:
+def regular_polygon(corners: int, turn: float = 0.0, inner: float = 1.0) -> Points:
     """Corners of a regular polygon on the unit circle, the first at `turn` of a step from straight up."""
     points = []
     for i in range(corners):
@@ -33,10 +33,10 @@ def regular(corners: int, turn: float = 0.0, inner: float = 1.0) -> Points:
 OUTLINES: dict[str, tuple[float, Points]] = {
     "square": (0.88, [(-1, -1), (1, -1), (1, 1), (-1, 1)]),
     "triangle": (1.0, [(0, -0.9), (1, 0.9), (-1, 0.9)]),
-    "star": (1.0, regular(10, inner=0.4)),
-    "hexagon": (0.94, regular(6)),
-    "octagon": (0.91, regular(8, turn=0.5)),
-    "pentagon": (1.0, regular(5)),
+    "star": (1.0, regular_polygon(10, inner=0.4)),
+    "hexagon": (0.94, regular_polygon(6)),
+    "octagon": (0.91, regular_polygon(8, turn=0.5)),
+    "pentagon": (1.0, regular_polygon(5)),
     "trapezium": (1.0, [(-0.5, -0.62), (0.5, -0.62), (1, 0.62), (-1, 0.62)]),
     "parallelogram": (1.0, [(-0.4, -0.62), (1, -0.62), (0.4, 0.62), (-1, 0.62)]),
 }

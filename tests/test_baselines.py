@@ -26,7 +26,7 @@ from travlr.baselines import (
     main,
     score_baselines,
 )
-from travlr.rules import RULES, SplitArrays, _ink_of, examples_of, read_split, word_lists
+from travlr.rules import RULES, SplitArrays, _ink_of, read_split, split_arrays, word_lists
 from travlr.scene import COLOURS
 from travlr.tasks import TASKS
 
@@ -49,7 +49,7 @@ def results(data: Path) -> list[RuleScore]:
 def test_arrays_agree_with_the_objects_of_each_example(data: Path) -> None:
     dataset = open_dataset(data)
     colours, shapes = words = word_lists(read_split(data, dataset.manifest, "train"))
-    arrays = examples_of(read_split(data, dataset.manifest, "test_ood"), words)
+    arrays = split_arrays(read_split(data, dataset.manifest, "test_ood"), words)
     table = dataset["test_ood"].columns("image", "task", "query_form", "caption", "objects", "answer").slice(0, 200)
     for i, row in enumerate(table.to_pylist()):
         objects = row["objects"]
@@ -110,11 +110,11 @@ def test_answers_that_are_drawn_at_random_are_not_learned(data: Path, monkeypatc
     import travlr.baselines as module
 
     def shuffled(table: Any, words: Any) -> Any:
-        arrays = examples_of(table, words)
+        arrays = split_arrays(table, words)
         answers = np.random.default_rng(0).permutation(arrays.answers)
         return type(arrays)(**{**vars(arrays), "answers": answers})
 
-    monkeypatch.setattr(module, "examples_of", shuffled)
+    monkeypatch.setattr(module, "split_arrays", shuffled)
     assert all(abs(result.accuracy - 50) < 5 for result in score_baselines(data))
 
 
@@ -148,7 +148,7 @@ def test_rules_that_are_planted_are_found(data: Path) -> None:
     """Answers that follow from one thing that a rule sees: the rule learns them."""
     dataset = open_dataset(data)
     words = word_lists(read_split(data, dataset.manifest, "train"))
-    arrays = {split: examples_of(read_split(data, dataset.manifest, split), words) for split in ("train", "test_ind")}
+    arrays = {split: split_arrays(read_split(data, dataset.manifest, split), words) for split in ("train", "test_ind")}
     planted: dict[str, Callable[[SplitArrays], np.ndarray]] = {
         "occupied cells": lambda e: e.cells[:, 0, 0],
         "first and last object": lambda e: e.ends[:, 0, 0] == 0,

@@ -60,7 +60,7 @@ def no_rules(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("task", TASKS)
 def test_page_has_the_counts_and_examples_of_the_dataset(task: str, datasets: dict[str, Path]) -> None:
     rows = rows_of(datasets[task])
-    data = page_data(browse.page(datasets[task], examples=30))
+    data = page_data(browse.make_page(datasets[task], examples=30))
     for split in data["splits"]:
         due: dict[str, list[int]] = {}
         for row in rows.values():
@@ -79,7 +79,7 @@ def test_page_shows_baselines_for_each_split_but_train(tmp_path: Path) -> None:
         tmp_path / "d",
         Cardinality(count=Count(train=600, validation=100, test_ind=100, test_ood=100), image=Image(cell=16)),
     )
-    lines = dict(page_data(browse.page(folder, examples=2))["baselines"])
+    lines = dict(page_data(browse.make_page(folder, examples=2))["baselines"])
     assert list(lines) == ["query alone", "query and number of objects", "best unbound"]
     assert lines["best unbound"] == {s: best.accuracy for s, best in best_unbound(score_baselines(folder)).items()}
     assert set(lines["query alone"]) == {"validation", "test_ind", "test_ood"}
@@ -88,7 +88,7 @@ def test_page_shows_baselines_for_each_split_but_train(tmp_path: Path) -> None:
 def test_spread_takes_pairs_and_answers_evenly() -> None:
     numbers = random.Random(1)
     kinds = [((str(numbers.randrange(9)),), numbers.random() < 0.3) for _ in range(200)]
-    chosen = browse.spread(kinds, 40, "seed")
+    chosen = browse.choose_spread(kinds, 40, "seed")
     shown, there = Counter(kinds[row] for row in chosen), Counter(kinds)
     most = max(shown.values())
     assert len(set(chosen)) == 40 and all(shown[kind] >= min(count, most - 1) for kind, count in there.items())
@@ -96,7 +96,7 @@ def test_spread_takes_pairs_and_answers_evenly() -> None:
 
 def test_heat_maps_leave_out_axes_that_are_too_long() -> None:
     pairs: set[browse.Pair] = {("comparison", str(n), "1") for n in range(browse.LONGEST + 1)}
-    (drawn,) = browse.heat_maps("comparison", pairs)
+    (drawn,) = browse.make_heat_maps("comparison", pairs)
     assert drawn["rows"] == drawn["columns"] == []
 
 
@@ -105,7 +105,7 @@ def test_picture_makes_large_and_jpeg_pictures_small_pngs() -> None:
     for kind in ("PNG", "JPEG"):
         buffer = io.BytesIO()
         image.save(buffer, kind)
-        data, size = browse.picture(buffer.getvalue(), "it")
+        data, size = browse.embed_picture(buffer.getvalue(), "it")
         small = pillow.open(io.BytesIO(data))
         assert (small.format, small.size, size) == ("PNG", (384, 256), (384, 256))
 
@@ -159,7 +159,7 @@ def open_page(chrome: webdriver.Chrome) -> Iterator[Open]:
 def page_of(folder: Path) -> Path:
     """A page with all rows of a dataset."""
     path = folder.with_suffix(".html")
-    path.write_text(browse.page(folder, examples=1000))
+    path.write_text(browse.make_page(folder, examples=1000))
     return path
 
 

@@ -31,7 +31,6 @@ from train.vlm.config import Evaluation, ShownStyle
 from train.vlm.evaluation import evaluate
 from train.vlm.local import ChatModel
 from train.vlm.requests import Reply, Request
-from travlr import cli
 from travlr.config import Count, Image
 from travlr.dataset import open_dataset
 from travlr.questions import FORMS, PROMPTS
@@ -67,7 +66,7 @@ class Scripted:
 def ask(monkeypatch: pytest.MonkeyPatch, model: Any, data: Path, runs: Path, **changes: Any) -> list[dict[str, Any]]:
     """The rows of an evaluation of a scripted model."""
     identity = {"model": "scripted", "origin": "zero-shot", "weights": "none"}
-    monkeypatch.setattr(evaluation, "load", lambda *_: (model, identity))
+    monkeypatch.setattr(evaluation, "load_model", lambda *_: (model, identity))
     config = Evaluation(model="scripted", task=data.name, data=str(data), runs=str(runs), **changes)
     return evaluate(config, log=lambda _: None)
 
@@ -538,7 +537,7 @@ def test_a_report_of_selected_evaluations(
     report([str(tmp_path), "--select", "task=cardinality"])
     replies = page_data((tmp_path / "report" / "evaluations.html").read_text())["replies"]
     assert {reply["task"] for reply in replies} == {"cardinality"}
-    with pytest.raises(cli.UsageError, match="--select task=spatiality: no finished run has these values"):
+    with pytest.raises(ValueError, match="--select task=spatiality: no finished run has these values"):
         report([str(tmp_path), "--select", "task=spatiality"])
 
 

@@ -32,7 +32,7 @@ from train.run import run
 from travlr import Count, GenerateArguments, Image, generate_dataset, open_dataset
 from travlr.audit.checks import audit
 from travlr.baselines import score_baselines
-from travlr.browse import page
+from travlr.browse import make_page
 from travlr.convert import convert_dataset
 from travlr.exports import FORMATS
 from travlr.generate import iterate
@@ -110,7 +110,7 @@ def test_examples_are_of_the_held_out_queries_and_numbers(parity: str, data: Pat
 
 
 def test_page_and_every_format_show_the_task(data: Path, tmp_path: Path) -> None:
-    assert "whether a number is even or odd" in page(data)
+    assert "whether a number is even or odd" in make_page(data)
     queries = open_dataset(data)["train"].columns("query")["query"].to_pylist()
     for layout in FORMATS:
         convert_dataset(data, tmp_path / layout, layout, log=lambda _: None)
@@ -294,7 +294,7 @@ def test_tasks_without_nouns_numbers_or_pairs_make_baselines_runs_and_reports(
 ) -> None:
     folder = written(name, tmp_path / "data")
     score_baselines(folder)
-    assert len(page_data(page(folder))["maps"]) == maps  # pairs of two values alone have a heat map
+    assert len(page_data(make_page(folder))["maps"]) == maps  # pairs of two values alone have a heat map
     run(run_of(name, folder, "mixed", tmp_path / "runs"), log=lambda *_: None)
     monkeypatch.setattr(figures, "FIGURES", {"cells": figures.FIGURES["cells"]})
     assert report([str(tmp_path / "runs"), "--workers", "1"]) == 0

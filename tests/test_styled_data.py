@@ -27,7 +27,7 @@ from train.regions.sources import make_regions
 from train.run import run
 from travlr import Cardinality, Count, Image, Quantifiers, Spatiality, Style, World
 from travlr.audit.checks import GENERATED, audit
-from travlr.browse import page
+from travlr.browse import make_page
 from travlr.card import card_files
 from travlr.columns import scene_of
 from travlr.config import Config
@@ -124,7 +124,7 @@ def test_cards_and_pages_show_the_caption_as_it_is(name: str, clean: Path) -> No
     row = Generator(styled(STYLES[name])).table("train", 0, 1).to_pylist()[0]
     card = card_files(manifest, row)["README.md"].decode()
     assert card == (folder / "README.md").read_text()
-    text = page(folder, examples=5)
+    text = make_page(folder, examples=5)
     data = json.loads(re.search(r'<script[^>]*type="application/json"[^>]*>(.*?)</script>', text, re.DOTALL)[1])  # type: ignore[index]
     assert data["style"]["caption"] == STYLES[name].caption
     assert (data["style"]["area"][0] > 0) == (STYLES[name].image == "labelled")

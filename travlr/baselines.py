@@ -19,7 +19,7 @@ import numpy as np
 
 from travlr.files import replacing
 from travlr.manifest import read_manifest
-from travlr.rules import RULES, Rule, SplitArrays, examples_of, query_features, read_split, word_lists
+from travlr.rules import RULES, Rule, SplitArrays, query_features, read_split, split_arrays, word_lists
 from travlr.scene import SPLITS
 from travlr.settings import run_command
 from travlr.tasks import add_task_option, task_class
@@ -63,7 +63,7 @@ def score_baselines(folder: str | Path) -> list[RuleScore]:
     tables = {split: read_split(Path(folder), manifest, split) for split in SPLITS if split in manifest["splits"]}
     words = word_lists(tables["train"])
     task = task_class(str(tables["train"]["task"][0]))
-    splits = {split: examples_of(table, words) for split, table in tables.items()}
+    splits = {split: split_arrays(table, words) for split, table in tables.items()}
     nouns, decided_by = splits["train"].nouns.shape[1], task.decided_by
     if decided_by in ("count", "counts") and np.all(splits["train"].nouns >= 0, axis=2).any():
         decided_by = "binding"  # nouns of two words: the counts of single words do not decide

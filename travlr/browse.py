@@ -67,7 +67,7 @@ class Survey:
     couples: bool
 
 
-def survey(reader: SplitReader, limit: int, seed: str) -> Survey:
+def read_survey(reader: SplitReader, limit: int, seed: str) -> Survey:
     """The counts of a split, and `limit` of its rows to show."""
     about = reader.columns("pair", "answer", "query")
     pairs = [tuple(map(str, pair)) for pair in about["pair"].to_pylist()]
@@ -75,20 +75,20 @@ def survey(reader: SplitReader, limit: int, seed: str) -> Survey:
     counts: dict[Pair, list[int]] = {}
     for pair, truth in zip(pairs, truths, strict=True):
         counts.setdefault(pair, [0, 0])[not truth] += 1
-    couples = in_couples(about["query"].to_pylist(), truths)
+    couples = are_couples(about["query"].to_pylist(), truths)
     step = 2 if couples else 1
-    starts = spread(list(zip(pairs, truths, strict=True))[::step], -(-limit // step), seed)
+    starts = choose_spread(list(zip(pairs, truths, strict=True))[::step], -(-limit // step), seed)
     rows = [row for start in starts for row in range(step * start, step * start + step)][:limit]
     return Survey(counts, reader.columns().take(rows).to_pylist(), couples)
 
 
-def in_couples(queries: list[str], truths: list[bool]) -> bool:
+def are_couples(queries: list[str], truths: list[bool]) -> bool:
     """Whether rows 2k and 2k + 1 ask the same, once true and once false."""
     same_queries = bool(queries) and queries[::2] == queries[1::2]
     return same_queries and all(first != second for first, second in zip(truths[::2], truths[1::2], strict=True))
 
 
-def spread(kinds: Sequence[Hashable], limit: int, seed: str) -> list[int]:
+def choose_spread(kinds: Sequence[Hashable], limit: int, seed: str) -> list[int]:
     """At most `limit` numbers of rows, spread evenly over their kinds (pair and answer), and random otherwise."""
     places, rounds, earlier = random.Random(seed), list[tuple[int, int]](), Counter[Hashable]()
     for _, row in sorted((places.random(), row) for row in range(len(kinds))):
@@ -100,40 +100,40 @@ def spread(kinds: Sequence[Hashable], limit: int, seed: str) -> list[int]:
 # What the page shows ---------------------------------------------------------------------------------------------
 
 
-def content(folder: Path, examples: int, seed: int) -> dict[str, Any]:
+def read_content(folder: Path, examples: int, seed: int) -> dict[str, Any]:
     """The data of the page. Raises `ValueError` where the dataset is unfinished or damaged."""
     dataset = open_dataset(folder)
     manifest = dataset.manifest
-    surveys = {split: survey(reader, examples, f"{seed} {split}") for split, reader in dataset.splits.items()}
+    surveys = {split: read_survey(reader, examples, f"{seed} {split}") for split, reader in dataset.splits.items()}
     config = manifest["config"] or {}
     task = config["task"] if config else next(iter(dataset.splits.values())).columns("task")["task"][0].as_py()
     with damage(folder / MANIFEST):
-        settings = dict(settings_of(config))
+        settings = dict(list_settings(config))
         style_config = config_from_dict(config) if config else None
     return {
         "task": task,
-        "facts": facts_of(manifest, settings),
+        "facts": list_facts(manifest, settings),
         "settings": list(settings.items()),
         "splits": [
             {"name": name, "counts": [(" ".join(pair), counts) for pair, counts in s.counts.items()]}
             for name, s in surveys.items()
         ],
-        "baselines": baselines(folder),
+        "baselines": list_baselines(folder),
         "note": f"{COUNTS_NOTE} {PAIR_NOTES.get(task, '')}".strip(),
         "style": {  # area: left, top, right, bottom of a picture's cells, as fractions
             "caption": style_config.style.caption if style_config else Style().caption,
             "area": renderer_of(style_config).area if style_config else [0, 0, 1, 1],
         },
-        "maps": list(heat_maps(task, {pair for s in surveys.values() for pair in s.counts})),
+        "maps": list(make_heat_maps(task, {pair for s in surveys.values() for pair in s.counts})),
         "examples": [
-            example(split, row, style_config) | {"couple": f"{split} {number // 2}" if s.couples else None}
+            describe_example(split, row, style_config) | {"couple": f"{split} {number // 2}" if s.couples else None}
             for split, s in surveys.items()
             for number, row in enumerate(s.rows)
         ],
     }
 
 
-def baselines(folder: Path) -> list[tuple[str, dict[str, float]]]:
+def list_baselines(folder: Path) -> list[tuple[str, dict[str, float]]]:
     """Name and accuracy in percent by split of some rules; none without a train split or scikit-learn."""
     with contextlib.suppress(ValueError):
         scores = dataset_baselines(folder)
@@ -144,7 +144,7 @@ def baselines(folder: Path) -> list[tuple[str, dict[str, float]]]:
     return []
 
 
-def heat_maps(task: str, pairs: set[Pair]) -> Iterator[dict[str, Any]]:
+def make_heat_maps(task: str, pairs: set[Pair]) -> Iterator[dict[str, Any]]:
     """The axes of each dimension's heat map, the same for every split; empty ones where they would be too long.
 
     Pairs with fewer than two values have none.
@@ -152,13 +152,13 @@ def heat_maps(task: str, pairs: set[Pair]) -> Iterator[dict[str, Any]]:
     for dimension, labels in task_class(task).axes_of(pairs).items():
         values = [pair[-2:] for pair in pairs if not dimension or pair[0] == dimension]
         if values and len(labels) == 2:
-            rows, columns = (axis({value[i] for value in values}) for i in (0, 1))
+            rows, columns = (sort_axis({value[i] for value in values}) for i in (0, 1))
             axes = {"rows": rows, "columns": columns} if max(len(rows), len(columns)) <= LONGEST else {}
             title, prefix = (dimension, f"{dimension} ") if dimension else (" × ".join(labels), "")
             yield {"title": title, "prefix": prefix, "labels": labels, "rows": [], "columns": [], **axes}
 
 
-def axis(values: set[str]) -> list[str]:
+def sort_axis(values: set[str]) -> list[str]:
     """The values along an axis, in the world's order; numbers and letters without gaps, to show what never occurs."""
     if all(re.fullmatch(r"[0-9]{1,3}", value) for value in values):
         numbers = {1, *map(int, values)}
@@ -169,21 +169,21 @@ def axis(values: set[str]) -> list[str]:
     return sorted(values, key=lambda value: ([places.get(w, len(places)) for w in reversed(value.split())], value))
 
 
-def example(split: str, row: dict[str, Any], config: Config | None) -> dict[str, Any]:
+def describe_example(split: str, row: dict[str, Any], config: Config | None) -> dict[str, Any]:
     """One row as the page shows it."""
-    data, pixels = picture(row["image"]["bytes"], row["id"])
+    data, pixels = embed_picture(row["image"]["bytes"], row["id"])
     return {
         "split": split,
         "picture": base64.b64encode(data).decode(),
         "pixels": pixels,
-        "grid": grid_of(row["caption"], config),
+        "grid": read_grid(row["caption"], config),
         "pair": " ".join(row["pair"]),
         "objects": [[o[field.name] for field in OBJECT] for o in row["objects"]],
         **{name: row[name] for name in ("id", "caption", "query", "answer")},
     }
 
 
-def grid_of(caption: str, config: Config | None) -> list[int] | None:
+def read_grid(caption: str, config: Config | None) -> list[int] | None:
     """The columns and rows of a scene; None where neither its caption nor its dataset tells them."""
     preface = ENDS_PREFACE.search(caption)
     if config and config.style.caption != Style().caption:
@@ -191,7 +191,7 @@ def grid_of(caption: str, config: Config | None) -> list[int] | None:
     return [ord(preface[1]) - ord("A") + 1, int(preface[2])] if preface else None
 
 
-def picture(data: bytes, name: str) -> tuple[bytes, tuple[int, int]]:
+def embed_picture(data: bytes, name: str) -> tuple[bytes, tuple[int, int]]:
     """A small PNG of a picture, itself where it is one, with its width and height. Raises `ValueError` if damaged."""
     try:
         image = decode(data)
@@ -205,18 +205,18 @@ def picture(data: bytes, name: str) -> tuple[bytes, tuple[int, int]]:
     return buffer.getvalue(), image.size
 
 
-def settings_of(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
+def list_settings(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
     """A config as the names and values that the command line has."""
     if isinstance(value, dict):
         for key, inner in value.items():
-            yield from settings_of(inner, f"{name}.{key}" if name else str(key))
+            yield from list_settings(inner, f"{name}.{key}" if name else str(key))
     elif isinstance(value, list) and all(isinstance(item, str) for item in value):
         yield name, ", ".join(value)
     else:
         yield name, value if isinstance(value, str) else json.dumps(value)
 
 
-def facts_of(manifest: dict[str, Any], settings: dict[str, str]) -> list[tuple[str, str]]:
+def list_facts(manifest: dict[str, Any], settings: dict[str, str]) -> list[tuple[str, str]]:
     """The facts at the head of the page, as far as the config has them."""
     sides = [settings[name] for name in ("world.columns", "world.rows") if name in settings]
     names = {"colours": "world.colours", "shapes": "world.shapes", "sizes": "world.sizes"}
@@ -229,23 +229,23 @@ def facts_of(manifest: dict[str, Any], settings: dict[str, str]) -> list[tuple[s
 # Writing ---------------------------------------------------------------------------------------------------------
 
 
-def page(folder: Path, examples: int = 200, seed: int = 0) -> str:
+def make_page(folder: Path, examples: int = 200, seed: int = 0) -> str:
     """The page of a dataset, with up to `examples` of each split. Raises `ValueError` as `content` does."""
-    data = content(folder, examples, seed)
+    data = read_content(folder, examples, seed)
     lead = html.escape(f"{data['task'].capitalize()}: {task_class(data['task']).title()}")
-    return filled(TEMPLATE, data, name=html.escape(folder.resolve().name), lead=lead)
+    return fill_template(TEMPLATE, data, name=html.escape(folder.resolve().name), lead=lead)
 
 
-def filled(template: Path, data: Any, **values: str) -> str:
+def fill_template(template: Path, data: Any, **values: str) -> str:
     """A page from its template, filled with what all pages share, values in HTML, and data for its script."""
-    text = with_shared(template)
+    text = insert_shared(template)
     script = text.rpartition("<script>")[2].partition("</script>")[0]
     values["script_hash"] = "sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    values["data"] = embedded(data)
+    values["data"] = embed_json(data)
     return re.sub(r"\{\{(\w+)\}\}", lambda match: values[match[1]], text)
 
 
-def with_shared(template: Path) -> str:
+def insert_shared(template: Path) -> str:
     """A template with the tags of the head, the style and the script that all pages share."""
     text, shared = (path.read_text(encoding="utf-8") for path in (template, SHARED))
     for part in ("head", "style", "script"):
@@ -254,13 +254,13 @@ def with_shared(template: Path) -> str:
     return text
 
 
-def embedded(value: Any) -> str:
+def embed_json(value: Any) -> str:
     """JSON in which no character means anything to HTML."""
     text = json.dumps(value, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def write(out: Path, content: str | bytes) -> None:
+def write_page(out: Path, content: str | bytes) -> None:
     """Write a page or a picture atomically. Raises `ValueError` where the file cannot be written."""
     try:
         with replacing(out) as path:
@@ -280,8 +280,8 @@ def main(arguments: list[str]) -> int:
     add_task_option(parser)
     options = parser.parse_args(arguments)
     out = options.out or options.folder / NAME
-    text = page(options.folder, options.examples, options.seed)
-    write(out, text)
+    text = make_page(options.folder, options.examples, options.seed)
+    write_page(out, text)
     print(f"{out}: {len(text.encode()) / 1e6:.1f} MB; open it in a browser")
     return 0
 

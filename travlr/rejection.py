@@ -55,7 +55,7 @@ class SceneStream:
         random = Random(f"{self._key}/{self._tries}")
         self._tries += 1
         scene = task.scene(random, dict(arguments), self._answer)
-        grid = grid_of(task, scene)
+        grid = grid_key(task, scene)
         try:
             answer, pair = task.answer_and_pair(scene, self._query.args)
         except TaskError:
@@ -91,7 +91,7 @@ class SceneStream:
         )
 
 
-def grid_of(task: SimpleTask, scene: Scene) -> bytes:
+def grid_key(task: SimpleTask, scene: Scene) -> bytes:
     """The kind in each cell, two bytes each. Raises `ValueError`, naming the rule, for a scene that cannot be drawn."""
     world, grid = task.world, array("H", bytes(2 * task.world.cells))
     problem = "" if scene else "no objects"

@@ -399,7 +399,7 @@ def word_lists(train: pa.Table) -> WordLists:
     return colours, shapes
 
 
-def examples_of(table: pa.Table, words: WordLists) -> SplitArrays:
+def split_arrays(table: pa.Table, words: WordLists) -> SplitArrays:
     """A split, as `read_split` returns it, as arrays. words: colours and shapes."""
     objects = table["objects"].combine_chunks()
     starts = objects.offsets.to_numpy() - objects.offsets[0].as_py()

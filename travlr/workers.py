@@ -20,7 +20,7 @@ RAY = "ray"
 Workers = int | str  # processes on this machine, 0 for one per core; or `RAY`
 
 
-def run(
+def run_in_processes(
     work: Callable[[T], R], items: list[T], workers: Workers = 0, prepare: Callable[[], object] | None = None
 ) -> Iterator[R]:
     """Yield `work(item)` of each item, in order. prepare: called first in each process. All must be picklable."""

@@ -21,7 +21,7 @@ from travlr.columns import OBJECT, ROW_GROUP, SCHEMA, content_digest, read_shard
 from travlr.files import hashed, put_file, replacing
 from travlr.manifest import CARD, FORMAT_VERSION, MANIFEST, SHARD, UNFINISHED, has_manifest, read_manifest, versions
 from travlr.settings import Log
-from travlr.workers import Progress, Workers, run
+from travlr.workers import Progress, Workers, run_in_processes
 
 ROWS_PER_SHARD = 8000
 Tables = Callable[[str, int, int], Iterator[pa.Table]]  # split, start, stop -> its rows, a row group at a time
@@ -82,7 +82,7 @@ def write_dataset(
     put_file(folder / UNFINISHED, json.dumps(about).encode())
     records = []
     with Progress(sum(counts.values()), log) as progress:
-        for record in run(functools.partial(make_shard, folder.absolute(), tables), shards, workers):
+        for record in run_in_processes(functools.partial(make_shard, folder.absolute(), tables), shards, workers):
             progress.advance(record["rows"])
             records.append(record)
     manifest = _manifest(about, records)

@@ -27,7 +27,7 @@ from analysis.probe.scenes.pasting import picture_from
 from analysis.probe.scorers.attention import Box, heat_map_function, size_of_map, visible_part
 from analysis.probe.scorers.base import WORD, ModelScorer
 from analysis.probe.scorers.loading import load
-from travlr.browse import write
+from travlr.browse import write_page
 from travlr.settings import UsageError, run_command
 
 METHODS = ("auto", "attention", "occlusion")
@@ -215,7 +215,7 @@ def main(arguments: list[str]) -> None:
     scorer = load(options.model, **model_options.load_settings(options, options.regions))
     maps = heat(scorer, image, options.text, options.method)
     options.out.parent.mkdir(parents=True, exist_ok=True)
-    write(options.out, png(maps, image))
+    write_page(options.out, png(maps, image))
     print(f"{options.out}: score {maps.score:.4f}, {len(maps.words)} words, by {maps.method}")
 
 

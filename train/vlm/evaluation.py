@@ -40,7 +40,7 @@ def evaluate(config: Evaluation, log: Log = print) -> list[Row]:
     dataset = open_dataset(prepare_dataset(config.data, config.task, config.runs, log))
     _check_dataset(config, dataset)
     style = SceneStyle(config, dataset)
-    model, resolved = load(config, dataset.folder, log)
+    model, resolved = load_model(config, dataset.folder, log)
     digest = dataset.manifest["content_digest"]
     resolved["style"] = style.style.model_dump()
     settings = fingerprint(config, **resolved, wording=WORDING_VERSION, dataset=digest, setting=None)
@@ -63,7 +63,7 @@ def _check_dataset(config: Evaluation, dataset: Dataset) -> None:
             raise ValueError(f"data={dataset.folder}: has no split {split}; it has {', '.join(dataset.splits)}")
 
 
-def load(config: Evaluation, data: Path, log: Log) -> tuple[Backend, dict[str, Any]]:
+def load_model(config: Evaluation, data: Path, log: Log) -> tuple[Backend, dict[str, Any]]:
     """The model, and what identifies it: its name without folders, its origin, and a digest of its weights."""
     if config.server is not None:
         from train.vlm.server import Server
@@ -162,14 +162,14 @@ def ask(
                     progress.advance(1)
 
         for request, reply in model.replies(unanswered()):
-            answers.append(answer_of(request, reply))
+            answers.append(make_record(request, reply))
             new += 1
             tokens += (reply.input_tokens or 0) + (reply.output_tokens or 0)
             progress.advance(1)
     return new, tokens
 
 
-def answer_of(request: Request, reply: Reply) -> AnswerRecord:
+def make_record(request: Request, reply: Reply) -> AnswerRecord:
     """The record of a reply. A reply that ran out of tokens has no answer, unless it is a list; a refusal has none,
     whatever its words."""
     outcome = score_reply(
@@ -195,7 +195,7 @@ def answer_of(request: Request, reply: Reply) -> AnswerRecord:
 # Results -------------------------------------------------------------------------------------------------------------
 
 
-def facts_of(dataset: Dataset, split: str, count: int) -> ExampleFacts:
+def read_facts(dataset: Dataset, split: str, count: int) -> ExampleFacts:
     """The facts that scores need about the first `count` examples of a split."""
     table = dataset[split].columns("id", "answer", "pair", "objects").slice(0, count)
     names = ("row", "column", "colour", "shape", "size")  # without marks of the query
@@ -232,7 +232,7 @@ def result_rows(config: Evaluation, resolved: dict[str, Any], dataset: Dataset, 
             count -= count % 2 if count < len(ids) else 0
             if not count:
                 continue
-            facts = facts_of(dataset, split, count)
+            facts = read_facts(dataset, split, count)
             answers = [records[split, setting, id] for id in facts.ids]
             row: Row = shared | {"test_setting": setting, "split": split} | result_columns(answers, facts)
             if split in unbound:

@@ -24,7 +24,7 @@ from travlr.manifest import MANIFEST, file_problem, read_manifest
 from travlr.scene import IN_DISTRIBUTION, SPLITS
 from travlr.tasks import config_from_dict, task_class, use_task
 from travlr.tasks.base import BaseTask
-from travlr.workers import Progress, run
+from travlr.workers import Progress, run_in_processes
 
 BOUND, Z = 0.51, 3.0902  # a rule fails where the lower 99.9 % bound of its accuracy lies above BOUND
 GENERATED = "generated again"  # the check that compares rows with those that the generator makes
@@ -80,7 +80,7 @@ def audit(folder: str | os.PathLike[str], workers: int = 0) -> list[Check]:
     findings, rows = Findings(), starts.total()
     workers = workers or (1 if rows < 2000 else 0)  # less than a second of work: starting processes takes longer
     with Progress(rows, lambda line: None) as progress:
-        for of_shard in run(functools.partial(examine_shard, folder, rules), shards, workers):
+        for of_shard in run_in_processes(functools.partial(examine_shard, folder, rules), shards, workers):
             findings.add(of_shard)
             progress.advance(of_shard.rows.total())
     return [
@@ -317,7 +317,7 @@ def shortcut_checks(rules: Rules, findings: Findings) -> list[Check]:
     reported = set(ABOUT) - {QUERY, TOTAL} if exchanged else set(UNAVOIDABLE)
     for rule, about in ABOUT.items():
         counts = by_feature(findings, rule)
-        scores = [score(counts["train"], counts[split]) for split in IN_DISTRIBUTION[1:]]
+        scores = [score_rule(counts["train"], counts[split]) for split in IN_DISTRIBUTION[1:]]
         right, total = (sum(part) for part in zip(*scores, strict=True))
         if not counts["train"] or not total:
             continue
@@ -328,7 +328,7 @@ def shortcut_checks(rules: Rules, findings: Findings) -> list[Check]:
     return checks
 
 
-def score(fitted: Mapping[Any, Sequence[int]], scored: Mapping[Any, Sequence[int]]) -> tuple[float, int]:
+def score_rule(fitted: Mapping[Any, Sequence[int]], scored: Mapping[Any, Sequence[int]]) -> tuple[float, int]:
     """Correct and total examples of a majority rule, fitted on the first counts and scored on the second.
 
     Counts: feature -> numbers of false and of true examples. A feature that was as often true as false in the first

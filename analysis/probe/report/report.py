@@ -25,8 +25,7 @@ from analysis.probe.report.figures import figures
 from analysis.probe.report.mistakes import per_model, wrong_items
 from analysis.probe.report.results import Group, Result, groups, load_results
 from analysis.probe.report.tables import overview, tables, warnings
-from travlr.browse import filled
-from travlr.browse import write as write_whole
+from travlr.browse import fill_template, write_page
 
 PAGE = "report.html"
 FORMATS = ("svg", "png")
@@ -52,7 +51,7 @@ def write(out: Path) -> list[Group]:
     files[PAGE] = html_page(out, contents, skipped).encode()
     for name, data in files.items():
         (out / name).parent.mkdir(parents=True, exist_ok=True)
-        write_whole(out / name, data)
+        write_page(out / name, data)
     return [content.group for content in contents]
 
 
@@ -91,7 +90,7 @@ def html_page(out: Path, contents: Sequence[GroupReport], skipped: Sequence[str]
     scores, limit = overview(groups), per_model(sum(len(group.models) for group in groups))
     links = [("scores", "Scores"), *((group.slug, group.title) for group in groups), ("items", "Wrong items")]
     links += [(f"{group.slug}-tables", f"{group.title}: tables") for group in groups]
-    return filled(
+    return fill_template(
         TEMPLATE,
         [wrong_items(group, out, limit) for group in groups],
         name=html.escape(out.resolve().name),

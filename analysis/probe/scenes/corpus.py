@@ -26,7 +26,7 @@ from analysis.probe.scenes.records import SceneRecord
 from analysis.probe.scenes.scene_pairs import FORMAT_VERSION, PAIR_KINDS, PairKind, PairMember
 from travlr.files import put_file
 from travlr.settings import Log
-from travlr.workers import Progress, run
+from travlr.workers import Progress, run_in_processes
 
 COUNTS = {"checklist": 3600, "predicate_noun": 2584}  # records by default
 MIN_COUNT = {"checklist": 144, "predicate_noun": 6}
@@ -149,7 +149,7 @@ def _write_corpus(folder: Path, config: ScenesConfig, workers: int, log: Log) ->
     records_in_order: list[SceneRecord] = []
     work = functools.partial(_write_chunk, folder, config)
     with Progress(config.count, log, "records") as progress:
-        for chunk_records in run(work, chunks, workers):
+        for chunk_records in run_in_processes(work, chunks, workers):
             records_in_order += chunk_records
             progress.advance(len(chunk_records))
     lines = json.loads(json.dumps(records_in_order))  # with the types that a reader gets
