@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import multiprocessing
 import os
 import sys
@@ -12,7 +13,6 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 from travlr.settings import Log
-from travlr.start import usable_cores
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -48,6 +48,23 @@ def _run_on_ray(work: Callable[[T], R], items: list[T]) -> Iterator[R]:
 
 def _call(work: Callable[[Any], Any], item: Any) -> Any:
     return work(item)
+
+
+def usable_cores() -> int:
+    """How many cores this process may use: those of its affinity, or fewer where a container has a limit."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(cores, container_cores() or cores)
+
+
+def container_cores(limit: str = "/sys/fs/cgroup/cpu.max") -> int | None:
+    """How many whole cores, at least 1, a container may use; None without a limit.
+
+    limit: file of the control group, with the microseconds of processor time in a period, and the period.
+    """
+    with contextlib.suppress(OSError, ValueError), open(limit, encoding="ascii") as file:
+        quota, period = map(int, file.read().split())  # `max 100000`: no limit
+        return max(1, quota // period)
+    return None
 
 
 class Progress:

@@ -14,8 +14,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from train.results.store import ANSWERS
-from travlr.options import check_types
 from travlr.questions.forms import Message
 
 
@@ -41,6 +42,9 @@ class AnswerRecord:
     finish: str | None = None
     input_tokens: int | None = None
     output_tokens: int | None = None
+
+
+RECORD = TypeAdapter(AnswerRecord)
 
 
 def request_key(messages: Sequence[Message]) -> str:
@@ -108,6 +112,4 @@ def _read(path: Path) -> tuple[dict[tuple[str, str, str], AnswerRecord], int]:
 def _answer(values: Any) -> AnswerRecord:
     if not isinstance(values, dict) or set(values) != set(AnswerRecord.__dataclass_fields__):
         raise ValueError("it lacks a value, or has one that is not known")
-    answer = AnswerRecord(**values)
-    check_types(answer)
-    return answer
+    return RECORD.validate_python(values)

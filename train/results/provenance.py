@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 
-from travlr.start import usable_cores
+from travlr.workers import usable_cores
 
 PACKAGES = (
     "travlr",

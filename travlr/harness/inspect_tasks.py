@@ -37,7 +37,6 @@ from travlr.config import check_choice
 from travlr.dataset import Dataset, Example, open_dataset
 from travlr.harness import records
 from travlr.manifest import has_manifest
-from travlr.options import check_choices
 from travlr.questions import FORMS, PROMPTS, WORDING_VERSION, Question, make_question, messages, score, score_reply
 from travlr.questions.forms import SETTINGS, Message, most_tokens
 from travlr.scene import SPLITS, Object
@@ -147,7 +146,8 @@ def make_task(
 
 def _several(name: str, value: Names, valid: Sequence[str]) -> list[str]:
     values = [value] if isinstance(value, str) else list(value)
-    check_choices(name, values, valid)
+    for one in values:
+        check_choice(name, one, valid)
     return values
 
 

@@ -32,8 +32,7 @@ from analysis.probe.corpora.items import (
 )
 from travlr.files import locked, put_file
 from travlr.settings import Log
-from travlr.start import usable_cores
-from travlr.workers import Progress
+from travlr.workers import Progress, usable_cores
 
 CONFIG, ANSWERS = "config.json", "answers.jsonl"
 TEXTS = ("id", "image", "axis", "source", "pair")  # of an item
