@@ -125,6 +125,8 @@ def _of_setting(name: str, error: Any) -> str:
         return message if re.match(r"[a-z_.]+[=:]", message) else f"{name}: {message}"
     if error["type"] == "extra_forbidden":
         return f"{name}: there is no such setting"
+    if error["type"] == "missing":
+        return f"{name}= is missing"
     return f"{name}={as_written(error['input'])}: {error['msg'][0].lower()}{error['msg'][1:]}"
 
 
