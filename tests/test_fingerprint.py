@@ -35,6 +35,18 @@ def test_fingerprint_names_files_by_content(tmp_path: Path, monkeypatch: pytest.
     assert not same(Run(pretrained="some/hub-name"), Run(pretrained="some/other"))
 
 
+@pytest.mark.parametrize("name", ["preprocessor_config.json", "tokenizer.json", "vocab.txt"])
+def test_fingerprint_includes_files_beside_weights(name: str, tmp_path: Path) -> None:
+    for folder, text in (("a", "1"), ("b", "1"), ("c", "2"), ("none", None)):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "weights.pt").write_text("weights")
+        (tmp_path / folder / "unread.txt").write_text(folder)
+        if text is not None:
+            (tmp_path / folder / name).write_text(text)
+    a, b, c, none = (Run(pretrained=f"{tmp_path}/{folder}/weights.pt") for folder in ("a", "b", "c", "none"))
+    assert same(a, b) and not same(a, c) and not same(a, none)
+
+
 def test_fingerprint_names_start_by_its_run(tmp_path: Path) -> None:
     first, other = (start_run(tmp_path, fingerprint(Run(seed=seed), "d")) for seed in (0, 1))
     assert fingerprint(Run(start=str(first)), "d")["start"] == run_id(fingerprint(Run(), "d"))

@@ -60,6 +60,8 @@ CHECKPOINT_FILES = (
     PREPROCESSOR,
     "tokenizer.json",
     "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
     "vocab.txt",
     "vocab.json",
     "merges.txt",

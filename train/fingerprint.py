@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import Any
 
-from train.config import Run
+from train.config import CHECKPOINT_FILES, Run
 from train.results.store import read_config
 from travlr.files import path_digest
 
@@ -19,10 +20,21 @@ def fingerprint(config: Run, dataset: str) -> dict[str, Any]:
     values = config.model_dump(exclude=set(EXCLUDED))
     return values | {  # names of the hub stay as they are
         "start": config.start and _run_of(config.start),
-        "pretrained": path_digest(config.pretrained),
+        "pretrained": config.pretrained and checkpoint_digest(config.pretrained),
         "regions": config.model_regions.model_dump() | {"file": path_digest(config.regions.file)},
         "dataset": dataset,
     }
+
+
+def checkpoint_digest(name: str) -> str:
+    """Digest of a folder, or of a file of weights with the tokenizer and preprocessor files that are read beside it. If
+    the path does not exist, the name itself."""
+    path = Path(name).expanduser()
+    if not path.is_file():
+        return str(path_digest(name))
+    beside = [path.parent / other for other in CHECKPOINT_FILES if (path.parent / other).is_file()]
+    lines = [str(path_digest(name)), *(f"{file.name} {path_digest(str(file))}" for file in beside)]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
 def _run_of(folder: str) -> str:

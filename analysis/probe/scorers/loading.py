@@ -23,7 +23,8 @@ from PIL import Image
 
 from analysis.probe.config import GRID, TRAVLR_MODELS, Probe
 from analysis.probe.corpora.items import Scorer, as_float64
-from train.config import CHECKPOINT_FILES, RegionSettings
+from train.config import RegionSettings
+from train.fingerprint import checkpoint_digest
 from travlr.files import path_digest
 from travlr.plugins import import_name, is_import
 
@@ -224,13 +225,8 @@ def weights_of(name: str) -> str:
 def _content(name: str) -> str:
     """Digest of a folder, or of a checkpoint file with the files read beside it; of a hub id, the revision in the
     cache."""
-    path = Path(name).expanduser()
-    if path.is_file():
-        beside = [f"{other} {path_digest(str(path.parent / other))}"
-                  for other in CHECKPOINT_FILES if (path.parent / other).is_file()]  # fmt: skip
-        return hashlib.sha256("\n".join([str(path_digest(name)), *beside]).encode()).hexdigest()
-    if path.exists():
-        return str(path_digest(name))
+    if Path(name).expanduser().exists():
+        return checkpoint_digest(name)
     from huggingface_hub import snapshot_download
 
     try:
