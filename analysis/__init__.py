@@ -17,7 +17,7 @@ _HOME = {
     "FIGURES": "figures",
     "Runs": "runs",
     "TABLES": "tables",
-    "compare": "tables",
+    "compare_runs": "tables",
     "draw": "figures",
     "load": "runs",
     "overview": "tables",

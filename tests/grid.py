@@ -13,7 +13,7 @@ from train.config import Run
 from train.results.baselines import QueryTexts, text_baselines
 from train.results.predictions import predictions_table, write_predictions
 from train.results.provenance import provenance
-from train.results.scores import by_group, couple_scores, score
+from train.results.scores import by_group, couple_scores, score_predictions
 from train.results.store import result_row, start_run, write_curve, write_results
 from travlr.dataset import Dataset, open_dataset
 
@@ -52,7 +52,10 @@ def make_run(
             logits = np.where(lines, 1, -1) * random.gamma(2.0, 1.0, len(table)).astype(np.float32)
             groups = by_group(known_texts.answers, logits, [pair[0] for pair in table["pair"].to_pylist()])
             couples = couple_scores(known_texts.answers, logits)
-            rows.append(shared | result_row(setting, split, score(known_texts.answers, logits), floor, groups, couples))
+            rows.append(
+                shared
+                | result_row(setting, split, score_predictions(known_texts.answers, logits), floor, groups, couples)
+            )
             predictions.append(predictions_table(table["id"].to_pylist(), split, setting, logits, known_texts.answers))
     write_curve(folder, [{"step": step, "loss": 1 / step, "validation_f1": None} for step in range(10, 110, 10)])
     write_predictions(folder, predictions)

@@ -20,7 +20,7 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from train.command import command as train_command
-from travlr import Cardinality, Count, GenerateArguments, Image, cli, generate_dataset, writing
+from travlr import Cardinality, Count, GenerateArguments, Image, generate_dataset, writing
 from travlr.config import Config
 from travlr.manifest import CARD, MANIFEST, UNFINISHED
 from travlr.tasks import config_from_dict
@@ -131,36 +131,15 @@ def last_of(arguments: Iterable[str]) -> list[str]:
     return list({argument.partition("=")[0]: argument for argument in arguments}.values())
 
 
-def called(
-    monkeypatch: pytest.MonkeyPatch,
-    *arguments: str,
-    name: str = "train",
-    main: Callable[[list[str]], Any] | None = None,
-) -> int:
-    """Exit code of a command, by default `python train.py ARGUMENTS`, run in this process. Later arguments replace
-    earlier ones."""
-    if main is not None:
-        return exit_code(monkeypatch, name, main, last_of(arguments))
-    monkeypatch.setattr("sys.argv", [name, *last_of(arguments)])
+def train_status(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
+    """Exit status of `python train.py ARGUMENTS`, run in this process. Later arguments replace earlier ones."""
+    monkeypatch.setattr("sys.argv", ["train", *last_of(arguments)])
     GlobalHydra.instance().clear()
     try:
         train_command()
     except SystemExit as stop:
         return int(stop.code or 0)
     return 0
-
-
-def exit_code(
-    monkeypatch: pytest.MonkeyPatch, name: str, main: Callable[[list[str]], Any], arguments: Iterable[str]
-) -> int:
-    """Exit code of a command that is run in this process."""
-    monkeypatch.setattr("sys.argv", [name, *arguments])
-    monkeypatch.setattr("signal.signal", lambda *_: None)  # this process goes on
-    monkeypatch.setattr(cli, "without_pandas", lambda: None)
-    with pytest.raises(SystemExit) as caught:
-        cli.run(name, main)
-    assert isinstance(caught.value.code, int)
-    return caught.value.code
 
 
 def wait_for(condition: Callable[[], object]) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from analysis.probe.corpora.items import Answer, Corpus, Item
 from analysis.probe.report.metrics import measure
 from analysis.probe.report.results import Group, Result, groups, load_results, save_result
-from analysis.probe.scorers.scoring import ANSWERS, ScoredItem, run_folder
+from analysis.probe.scorers.scoring import ANSWERS, ScoredItem, open_folder
 
 AXES = tuple(f"Part/{chr(97 + n)}" for n in range(13))
 HOSTILE = "<script>document.title='owned'</script>|`x`"
@@ -35,7 +35,7 @@ def answers_of(corpus: Corpus, right: Any) -> list[Answer]:
 
 def save_answers(corpus: Corpus, answers: list[Answer], folder: Path, model: str) -> None:
     """A run's folder with these answers, as `scoring.score` leaves it."""
-    with run_folder(folder, {"model": model}, {}):
+    with open_folder(folder, {"model": model}, {}):
         lines = [ScoredItem(item, answer).line for item, answer in zip(corpus.items, answers, strict=True)]
         (folder / ANSWERS).write_bytes(b"".join(lines))
 

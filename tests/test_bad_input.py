@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.helpers import called, edit, flip, one_line
+from tests.helpers import edit, flip, one_line, train_status
 from tests.helpers import write as write_dataset
 from train.data.text import grammar_tokenizer
 from train.models import SIZES
@@ -47,7 +47,7 @@ def data(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def refused(data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
     def line(*arguments: str) -> str:
-        assert called(monkeypatch, *SMALL, *arguments) == 1
+        assert train_status(monkeypatch, *SMALL, *arguments) == 1
         out, err = capsys.readouterr()
         assert "Traceback" not in out
         return one_line(err)
@@ -90,8 +90,8 @@ def test_data_that_are_not_what_they_say(case: str, data: Path, refused: Callabl
 def test_dataset_is_audited_once(
     data: Path, refused: Callable[..., str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert called(monkeypatch, *SMALL, "training.steps=2") == 0
-    assert called(monkeypatch, *SMALL, "training.steps=2", "seed=1") == 0
+    assert train_status(monkeypatch, *SMALL, "training.steps=2") == 0
+    assert train_status(monkeypatch, *SMALL, "training.steps=2", "seed=1") == 0
     assert capsys.readouterr().out.count("auditing the dataset") == 1
     manifest(data, content_digest="0" * 64)
     assert "fails its audit" in refused("training.steps=2")
@@ -127,7 +127,7 @@ def test_a_checkpoint_of_another_architecture(
     assert "pretrained=notes.md: is no file of weights" in refused("pretrained=notes.md")
     line = refused("pretrained=other.pt")
     assert line.startswith("train: pretrained=other.pt: checkpoint of another architecture: ")
-    assert called(monkeypatch, *SMALL, "training.steps=2") == 0
+    assert train_status(monkeypatch, *SMALL, "training.steps=2") == 0
     start = next(Path("runs").glob("uniter-*"))
     assert refused("model=lxmert", f"start={start}").startswith(
         f"train: start={start}: has model=uniter; give the same"

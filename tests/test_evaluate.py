@@ -16,7 +16,7 @@ from scipy.stats import binomtest  # type: ignore[import-untyped, unused-ignore]
 from sklearn.metrics import accuracy_score, f1_score  # type: ignore[import-untyped, unused-ignore]
 
 from train.results.baselines import QueryTexts, text_baselines
-from train.results.scores import binomial_p_value, by_group, couple_scores, score
+from train.results.scores import binomial_p_value, by_group, couple_scores, score_predictions
 from travlr import Cardinality, Comparison, Generator, Quantifiers, Spatiality
 from travlr.config import Config
 
@@ -28,7 +28,7 @@ RELEASED = Cardinality(preset="released")
 def test_scores_equal_those_of_scikit_learn(examples: list[tuple[bool, float]]) -> None:
     answers, logits = np.array([a for a, _ in examples]), np.array([x for _, x in examples])
     guess = [x > 0 for x in logits]
-    found = score(answers, logits)
+    found = score_predictions(answers, logits)
     each = f1_score(answers, guess, average=None, labels=[True, False], zero_division=0)
     macro = f1_score(answers, guess, average="macro", labels=[True, False], zero_division=0)
     assert found.examples == len(examples)
@@ -55,27 +55,27 @@ def test_above_random_begins_where_the_exact_test_passes_one_percent(examples: i
     )
     for right in (first - 1, first):
         logits = np.where(answers, 1.0, -1.0) * np.where(np.arange(examples) < right, 1, -1)
-        assert score(answers, logits).above_random == (right == first)
+        assert score_predictions(answers, logits).above_random == (right == first)
 
 
 def test_faultless_answers_of_one_class_have_an_interval_up_to_their_score() -> None:
-    found = score(np.zeros(6, bool), -np.ones(6))
+    found = score_predictions(np.zeros(6, bool), -np.ones(6))
     assert (found.macro_f1, found.interval_high) == (50, 50) and found.interval_low == pytest.approx(
         50 * 0.025 ** (1 / 6)
     )
 
 
 def test_a_class_that_is_never_predicted_has_f1_0() -> None:
-    found = score(np.array([True, False] * 500), np.ones(1000))
+    found = score_predictions(np.array([True, False] * 500), np.ones(1000))
     assert (found.f1_false, found.accuracy, found.above_random) == (0, 50, False)
     assert found.macro_f1 == pytest.approx(100 / 3)
     assert found.p_value == pytest.approx(0.5, abs=0.02)
 
 
 def test_a_logit_of_0_means_false_and_one_that_is_not_a_number_is_refused() -> None:
-    assert score(np.array([False, True]), np.array([0.0, 1e-60])).accuracy == 50  # 1e-60 is 0 in float32
+    assert score_predictions(np.array([False, True]), np.array([0.0, 1e-60])).accuracy == 50  # 1e-60 is 0 in float32
     with pytest.raises(ValueError, match="1 of 2 logits are not numbers"):
-        score(np.array([False, True]), np.array([np.nan, 1.0]))
+        score_predictions(np.array([False, True]), np.array([np.nan, 1.0]))
 
 
 # Intervals -----------------------------------------------------------------------------------------------------------
@@ -96,7 +96,7 @@ def test_intervals_cover_the_true_score_about_as_often_as_they_say() -> None:
     truth, covered, runs = true_macro(*shares), 0, 600
     for _ in range(runs):
         cells = random.choice(4, size=300, p=shares)
-        found = score(cells < 2, np.where(cells % 2 == 0, 1.0, -1.0))
+        found = score_predictions(cells < 2, np.where(cells % 2 == 0, 1.0, -1.0))
         covered += found.interval_low <= truth <= found.interval_high
     assert 0.92 <= covered / runs <= 0.975, covered / runs  # standard error 0.009
 
@@ -122,9 +122,9 @@ def test_intervals_equal_those_of_resampling_one_by_one(clustered: bool) -> None
             2 * (~right & ~guess).sum() / ((~right).sum() + (~guess).sum()),
         ]
         drawn.append(50 * sum(f1))
-    found = score(answers, logits, clusters if clustered else None)
+    found = score_predictions(answers, logits, clusters if clustered else None)
     assert [found.interval_low, found.interval_high] == pytest.approx(np.percentile(drawn, [2.5, 97.5]), abs=0.7)
-    plain = score(answers, logits)
+    plain = score_predictions(answers, logits)
     assert found.macro_f1 == plain.macro_f1
     if clustered:
         assert found.interval_high - found.interval_low > 1.3 * (plain.interval_high - plain.interval_low)
@@ -132,10 +132,10 @@ def test_intervals_equal_those_of_resampling_one_by_one(clustered: bool) -> None
 
 def test_faultless_predictions_are_not_called_certain() -> None:
     answers = np.array([True, False] * 5000)
-    found = score(answers, np.where(answers, 3.0, -3.0))
+    found = score_predictions(answers, np.where(answers, 3.0, -3.0))
     assert (found.macro_f1, found.interval_high) == (100, 100)
     assert (found.interval_low / 100) ** 10_000 == pytest.approx(0.025)
-    clustered = score(answers, np.where(answers, 3.0, -3.0), np.arange(10_000) // 100)
+    clustered = score_predictions(answers, np.where(answers, 3.0, -3.0), np.arange(10_000) // 100)
     assert (clustered.interval_low / 100) ** 100 == pytest.approx(0.025)
 
 
@@ -150,7 +150,7 @@ def test_groups_show_that_one_axis_was_learned_and_the_other_was_not() -> None:
     assert list(found) == ["horizontal", "vertical"]
     assert [found[name].macro_f1 for name in found] == pytest.approx([100, 100 / 3])
     assert [found[name].above_random for name in found] == [True, False]
-    assert found["vertical"] == score(answers[200:], logits[200:])
+    assert found["vertical"] == score_predictions(answers[200:], logits[200:])
 
 
 def couples_right(answers: np.ndarray, logits: np.ndarray) -> float | None:

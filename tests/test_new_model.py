@@ -14,7 +14,7 @@ import pytest
 
 from analysis import figures
 from analysis.report import main as report
-from tests.helpers import ROOT, called, one_line
+from tests.helpers import ROOT, one_line, train_status
 from train.config import Run, architecture_of
 from train.results.store import collect_results, read_config
 from travlr import Cardinality, Count, GenerateArguments, Image, generate_dataset
@@ -45,7 +45,7 @@ def trained(work: Path) -> str:
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(io.StringIO()) as out:
         patch.chdir(work)
         patch.setattr(sys, "path", [path for path in sys.path if path not in ("", str(work))])
-        assert called(patch, "model=my_models:LateFusion", "setting=image+caption", *TINY) == 0
+        assert train_status(patch, "model=my_models:LateFusion", "setting=image+caption", *TINY) == 0
     return out.getvalue()
 
 
@@ -57,7 +57,7 @@ def train(work: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFix
         architecture_of.cache_clear()
         for name in ("my_models", "broken", "others"):
             sys.modules.pop(name, None)
-        status = called(monkeypatch, *TINY, *arguments)
+        status = train_status(monkeypatch, *TINY, *arguments)
         return status, *capsys.readouterr()
 
     monkeypatch.chdir(work)

@@ -23,7 +23,7 @@ from train.models import MODELS
 from train.models.layers import Model
 from train.regions.receptive_field import add_context
 from train.regions.sources import RegionTable, make_regions
-from train.run import build, tokenizer_for, visual_settings
+from train.run import build_model, tokenizer_for, visual_settings
 from travlr import Spatiality
 from travlr.config import Count
 from travlr.generate import Generator
@@ -65,7 +65,7 @@ def changes(name: str, options: dict[str, Any], regions: RegionSettings) -> Iter
     examples = [Examples(told, words, visual) for told in (before, replace(before, grid=grid, captions=captions))]
     torch.manual_seed(0)
     made = examples[0].regions
-    model, _ = build(config, words, made.dimension if made else 0, lambda line: None)
+    model, _ = build_model(config, words, made.dimension if made else 0, lambda line: None)
     model = model.double().eval()  # so that rounding cannot be taken for an effect, however small
     for setting in config.test_settings:
         if config.test_settings == ("caption",) or MODALITIES[setting][0]:

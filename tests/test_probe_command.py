@@ -33,7 +33,7 @@ from analysis.probe.report.results import Result, load_results
 from analysis.probe.run import probe
 from analysis.probe.scenes import corpus as scenes
 from analysis.probe.scenes.scene_pairs import FORMAT_VERSION
-from analysis.probe.scorers.scoring import ANSWERS, read_answers
+from analysis.probe.scorers.scoring import ANSWERS, read_item_answers
 from tests.helpers import one_line, start, values_of, wait_for
 from train.config import RegionSettings
 from train.data.text import SPECIAL
@@ -189,7 +189,7 @@ def test_probe_scores_again_with_overwrite(here: Path) -> None:
     sign[0] = -1.0
     for overwrite in (False, True):
         (result,) = probe(asked.changed(overwrite=overwrite), scorer=scorer, **QUIET)
-        records = read_answers(here / "probes" / result.name / ANSWERS)
+        records = read_item_answers(here / "probes" / result.name / ANSWERS)
         assert all((record.answer.positives[0] < 0) is overwrite for record in records)
 
 
@@ -285,7 +285,7 @@ def test_published_rules_take_the_head_and_what_is_strictly_above(here: Path) ->
     line = by_line(result, MICRO)
     assert (line.total, line.scored, line.missing) == (9, 8, 1)  # the first is skipped, as if it were not there
     assert line.single == line.published == 50
-    given = [record.answer for record in read_answers(here / "probes" / result.name / ANSWERS)]
+    given = [record.answer for record in read_item_answers(here / "probes" / result.name / ANSWERS)]
     right = [answer.positives[0] > answer.negatives[0] for answer in given if answer.status == "scored"]
     assert 100 * right.count(True) / len(right) == line.single and len(right) == line.scored
     assert result.measuring["tolerance"] == 0 and result.measuring["sentences"] == "first"
@@ -412,7 +412,7 @@ def test_regions_made_elsewhere_are_part_of_what_a_run_is(here: Path, one_thread
     (second,) = probe(asked, **QUIET)
     assert second.name != first.name
     scored = [
-        [record.answer.positives for record in read_answers(here / "probes" / r.name / ANSWERS)]
+        [record.answer.positives for record in read_item_answers(here / "probes" / r.name / ANSWERS)]
         for r in (first, second)
     ]
     assert scored[0][0] != scored[1][0] and scored[0][2:] == scored[1][2:]

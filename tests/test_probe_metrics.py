@@ -15,7 +15,7 @@ from sklearn.metrics import accuracy_score, f1_score, precision_score, recall_sc
 
 from analysis.probe.corpora.items import Answer, Item
 from analysis.probe.report.intervals import clusters_of
-from analysis.probe.report.metrics import MACRO, MICRO, MetricRow, compare, measure, solved_blindly
+from analysis.probe.report.metrics import MACRO, MICRO, MetricRow, compare_models, measure, solved_blindly
 from analysis.probe.report.outcomes import outcomes
 
 
@@ -234,7 +234,7 @@ def test_clusters_that_are_all_alike_are_no_certainty() -> None:
     (alone,) = {(one.single_low, one.single_high) for one in measure(items[:2], answers_of(items[:2], [True, False]))}
     assert list(alone) == pytest.approx([1.25, 98.75])
     both = {"a": outcomes(items, answers_of(items, [True] * 24)), "b": outcomes(items, answers_of(items, [False] * 24))}
-    (one,) = compare(both)
+    (one,) = compare_models(both)
     assert (one.difference, one.difference_high) == (100, 100)
     assert one.difference_low == pytest.approx(100 - 200 * unlike)
 
@@ -250,12 +250,12 @@ def test_equal_models_do_not_differ_and_holm_counts_the_comparisons() -> None:
         "b": outcomes(items, answers_of(items, right)),
         "c": outcomes(items, answers_of(items, ~right)),
     }
-    found = {(one.first, one.second): one for one in compare(models)}
+    found = {(one.first, one.second): one for one in compare_models(models)}
     same, other = found["a", "b"], found["a", "c"]
     assert (same.of, same.p_value, same.difference, same.differs) == ("items", 1, 0, False)
     assert same.difference_low < 0 < same.difference_high
     assert other.adjusted == pytest.approx(3 * other.p_value)
-    (alone,) = compare(models, couples=[("a", "c")])
+    (alone,) = compare_models(models, couples=[("a", "c")])
     assert (alone.p_value, alone.adjusted) == (other.p_value, other.p_value)
 
 
@@ -263,11 +263,11 @@ def test_models_are_compared_on_what_both_scored() -> None:
     items = [replace(item, pair="") for item in items_of(4)]
     whole = answers_of(items, [True] * 8)
     part = [replace(a, status="failed", positives=(), negatives=()) if n < 3 else a for n, a in enumerate(whole)]
-    assert compare({"a": outcomes(items, whole), "b": outcomes(items, part)})[0].number == 5
+    assert compare_models({"a": outcomes(items, whole), "b": outcomes(items, part)})[0].number == 5
     nothing = [replace(a, status="failed", positives=(), negatives=()) for a in whole]
-    assert compare({"a": outcomes(items, whole), "b": outcomes(items, nothing)}) == []
+    assert compare_models({"a": outcomes(items, whole), "b": outcomes(items, nothing)}) == []
     with pytest.raises(ValueError, match="same items"):
-        compare({"a": outcomes(items, whole), "b": outcomes(items[:-1], whole[:-1])})
+        compare_models({"a": outcomes(items, whole), "b": outcomes(items[:-1], whole[:-1])})
 
 
 def test_the_test_keeps_its_level() -> None:
@@ -276,7 +276,7 @@ def test_the_test_keeps_its_level() -> None:
     random, called = np.random.default_rng(1), 0
     for _ in range(200):
         one, other = (outcomes(items, answers_of(items, random.random(200) < 0.7)) for _ in range(2))
-        called += compare({"a": one, "b": other})[0].p_value < 0.05
+        called += compare_models({"a": one, "b": other})[0].p_value < 0.05
     assert called <= 16
 
 

@@ -19,7 +19,7 @@ from analysis.probe.report import mistakes
 from analysis.probe.report.metrics import measure
 from analysis.probe.report.report import write
 from analysis.probe.report.results import Result, groups, load_results, save_result
-from analysis.probe.scorers.scoring import score
+from analysis.probe.scorers.scoring import score_items
 from tests.probe_runs import HOSTILE, MEASURING
 from tests.test_browse import Open, chrome, open_page, until  # noqa: F401
 from tests.test_report import CHOOSE
@@ -51,7 +51,7 @@ def asked(out: Path, corpus: Corpus, model: str, judge: Judge) -> None:
     def scorer(images: Any, texts: Any) -> np.ndarray:
         return np.array([0.0 if text.endswith("is not") else judge(text) for text in texts])
 
-    answers = score(corpus, scorer, folder, fingerprint={"model": model}, log=lambda _: None)
+    answers = score_items(corpus, scorer, folder, fingerprint={"model": model}, log=lambda _: None)
     facts = {"name": corpus.name, "kind": corpus.kind, "digest": corpus.digest, "items": len(corpus.items), "notes": []}
     lines = tuple(measure(corpus.items, answers))
     measured = Result(folder.name, {**facts, "pictures": str(corpus.pictures)}, model, MEASURING, {}, lines)

@@ -22,8 +22,8 @@ from analysis.probe.scorers.scoring import (
     ScoredItem,
     _parse,
     delete_answers,
-    read_answers,
-    score,
+    read_item_answers,
+    score_items,
 )
 from tests.helpers import one_line
 
@@ -75,7 +75,7 @@ def right(answers: Sequence[Answer]) -> list[bool]:
 def test_a_picture_is_one_object_and_comes_in_one_call(tmp_path: Path) -> None:
     corpus, seer = corpus_of(tmp_path / "pictures", 10, 3), Seer()
     mixed = replace(corpus, items=corpus.items[::2] + corpus.items[1::2])
-    answers = score(mixed, seer, tmp_path / "run", batch_size=15, **QUIET)
+    answers = score_items(mixed, seer, tmp_path / "run", batch_size=15, **QUIET)
     assert [answer.id for answer in answers] == [item.id for item in mixed.items]
     assert all(right(answers))
     assert seer.sizes == [12] * 5  # two pictures with six sentences each; a third would be too many
@@ -86,7 +86,7 @@ def test_a_picture_is_one_object_and_comes_in_one_call(tmp_path: Path) -> None:
 def test_equal_sentences_of_a_picture_are_scored_once(tmp_path: Path) -> None:
     corpus, seer = corpus_of(tmp_path / "pictures", 1, 1), Seer()
     same = replace(corpus.items[0], id="same", negatives=corpus.items[0].positives)
-    answers = score(replace(corpus, items=(*corpus.items, same)), seer, tmp_path / "run", **QUIET)
+    answers = score_items(replace(corpus, items=(*corpus.items, same)), seer, tmp_path / "run", **QUIET)
     assert seer.sizes == [2]
     assert answers[1].positives == answers[1].negatives == answers[0].positives
 
@@ -126,7 +126,7 @@ def test_only_culprits_fail(trouble: str, batch_size: int, tmp_path: Path) -> No
         return spoil(scores, texts) if CULPRIT in texts else scores
 
     corpus = corpus_of(tmp_path / "pictures", 9, 3)
-    answers = score(corpus, Seer(spoilt), tmp_path / "run", batch_size=batch_size, **QUIET)
+    answers = score_items(corpus, Seer(spoilt), tmp_path / "run", batch_size=batch_size, **QUIET)
     culprits = [i.id for i in corpus.items if CULPRIT in (*i.positives, *i.negatives)]
     assert 0 < len(culprits) < len(corpus.items)
     assert [answer.id for answer in answers if answer.status == "failed"] == culprits
@@ -141,7 +141,7 @@ def test_score_names_a_scorer_that_runs_out_of_memory(tmp_path: Path) -> None:
     spoil = _raise(RuntimeError("CUDA out of memory. Tried to allocate 2 GiB"))
     seer = Seer(lambda scores, images, texts: spoil(scores, texts))
     with pytest.raises(ValueError, match="use a smaller batch_size"):
-        score(corpus_of(tmp_path / "pictures"), seer, tmp_path / "run", **QUIET)
+        score_items(corpus_of(tmp_path / "pictures"), seer, tmp_path / "run", **QUIET)
 
 
 def test_pictures_are_counted_as_missing_and_unreadable(tmp_path: Path) -> None:
@@ -154,13 +154,13 @@ def test_pictures_are_counted_as_missing_and_unreadable(tmp_path: Path) -> None:
     Image.new("RGBA", (4, 4), (0, 0, 0, 0)).save(folder / "4.png")  # transparent: white
     (tmp_path / "secret.png").write_bytes((folder / "5.png").read_bytes())
     items = (*corpus.items[:9], replace(corpus.items[9], image="../secret.png"))
-    answers = score(replace(corpus, items=items), Seer(), tmp_path / "run", **QUIET)
+    answers = score_items(replace(corpus, items=items), Seer(), tmp_path / "run", **QUIET)
     assert [answer.status for answer in answers] == [
         "missing", "unreadable", "unreadable", *["scored"] * 6, "unreadable"
     ]  # fmt: skip
     assert all(right(answers[3:9]))
     assert "leaves" in answers[9].why and all(one_line(a.why) for a in answers if a.status != "scored")
-    without = score(replace(corpus, pictures=None), Seer(), tmp_path / "other", **QUIET)
+    without = score_items(replace(corpus, pictures=None), Seer(), tmp_path / "other", **QUIET)
     assert {answer.status for answer in without} == {"missing"}
 
 
@@ -184,7 +184,7 @@ def test_folders_of_pictures_may_be_links_and_pictures_may_not(tmp_path: Path) -
 
 def test_what_was_stopped_goes_on_where_it_was(tmp_path: Path) -> None:
     corpus = corpus_of(tmp_path / "pictures", 12, 2)
-    whole = score(corpus, Seer(), tmp_path / "whole", batch_size=8, **QUIET)
+    whole = score_items(corpus, Seer(), tmp_path / "whole", batch_size=8, **QUIET)
 
     def stop(scores: np.ndarray, images: Any, texts: Any) -> Any:
         if len(seer.calls) > 3:
@@ -193,60 +193,60 @@ def test_what_was_stopped_goes_on_where_it_was(tmp_path: Path) -> None:
 
     seer, rest = Seer(stop), Seer()
     with pytest.raises(KeyboardInterrupt):
-        score(corpus, seer, tmp_path / "run", batch_size=8, **QUIET)
-    assert len(read_answers(tmp_path / "run" / ANSWERS)) == 12
-    assert score(corpus, rest, tmp_path / "run", batch_size=8, **QUIET) == whole
+        score_items(corpus, seer, tmp_path / "run", batch_size=8, **QUIET)
+    assert len(read_item_answers(tmp_path / "run" / ANSWERS)) == 12
+    assert score_items(corpus, rest, tmp_path / "run", batch_size=8, **QUIET) == whole
     assert sum(rest.sizes) == 24
     assert (tmp_path / "run" / ANSWERS).read_bytes() == (tmp_path / "whole" / ANSWERS).read_bytes()
     again = Seer()
-    assert score(corpus, again, tmp_path / "run", **QUIET) == whole
+    assert score_items(corpus, again, tmp_path / "run", **QUIET) == whole
     assert again.calls == []
 
 
 def test_a_line_torn_anywhere_is_asked_again(tmp_path: Path) -> None:
     corpus = corpus_of(tmp_path / "pictures", 3, 1)
-    whole = score(corpus, Seer(), tmp_path / "run", **QUIET)
+    whole = score_items(corpus, Seer(), tmp_path / "run", **QUIET)
     data = (tmp_path / "run" / ANSWERS).read_bytes()
     last = data[:-1].rfind(b"\n") + 1
     for cut in range(last, len(data) - 1, 23):
         (tmp_path / "run" / ANSWERS).write_bytes(data[:cut])
         seer = Seer()
-        assert score(corpus, seer, tmp_path / "run", **QUIET) == whole
+        assert score_items(corpus, seer, tmp_path / "run", **QUIET) == whole
         assert seer.sizes == [2]
     (tmp_path / "run" / ANSWERS).write_bytes(data[:-1])  # whole but for the end of the line
-    assert score(corpus, Seer(), tmp_path / "run", **QUIET) == whole
+    assert score_items(corpus, Seer(), tmp_path / "run", **QUIET) == whole
 
 
 def test_what_was_not_scored_is_asked_again_and_what_is_unchanged_is_not_written_again(tmp_path: Path) -> None:
     corpus = corpus_of(tmp_path / "pictures", 4, 1)
     (tmp_path / "pictures" / "2.png").rename(tmp_path / "2.png")
-    assert score(corpus, Seer(), tmp_path / "run", **QUIET)[2].status == "missing"
+    assert score_items(corpus, Seer(), tmp_path / "run", **QUIET)[2].status == "missing"
     before = (tmp_path / "run" / ANSWERS).read_bytes()
-    assert score(corpus, Seer(), tmp_path / "run", **QUIET)[2].status == "missing"
+    assert score_items(corpus, Seer(), tmp_path / "run", **QUIET)[2].status == "missing"
     assert (tmp_path / "run" / ANSWERS).read_bytes() == before
     (tmp_path / "2.png").rename(tmp_path / "pictures" / "2.png")
     seer = Seer()
-    assert all(right(score(corpus, seer, tmp_path / "run", **QUIET)))
+    assert all(right(score_items(corpus, seer, tmp_path / "run", **QUIET)))
     assert seer.sizes == [2]
-    assert all(right([record.answer for record in read_answers(tmp_path / "run" / ANSWERS)]))
+    assert all(right([record.answer for record in read_item_answers(tmp_path / "run" / ANSWERS)]))
 
 
 def test_another_run_is_refused_and_what_is_forgotten_is_asked_again(tmp_path: Path) -> None:
     corpus = corpus_of(tmp_path / "pictures", 4, 1)
-    score(corpus, Seer(), tmp_path / "run", fingerprint={"model": "a", "corpus": 1}, **QUIET)
+    score_items(corpus, Seer(), tmp_path / "run", fingerprint={"model": "a", "corpus": 1}, **QUIET)
     kept = (tmp_path / "run" / ANSWERS).read_bytes()
     with pytest.raises(ValueError, match="another model") as error:
-        score(corpus, Seer(), tmp_path / "run", fingerprint={"model": "b", "corpus": 1}, **QUIET)
+        score_items(corpus, Seer(), tmp_path / "run", fingerprint={"model": "b", "corpus": 1}, **QUIET)
     one_line(str(error.value))
     assert (tmp_path / "run" / ANSWERS).read_bytes() == kept
     seer = Seer()
     delete_answers(tmp_path / "run")
-    score(corpus, seer, tmp_path / "run", fingerprint={"model": "a", "corpus": 1}, **QUIET)
+    score_items(corpus, seer, tmp_path / "run", fingerprint={"model": "a", "corpus": 1}, **QUIET)
     assert seer.sizes == [8]
     assert (tmp_path / "run" / ANSWERS).read_bytes() == kept
     (tmp_path / "run" / CONFIG).write_text("{")
     with pytest.raises(ValueError, match="damaged"):
-        score(corpus, Seer(), tmp_path / "run", fingerprint={"model": "a", "corpus": 1}, **QUIET)
+        score_items(corpus, Seer(), tmp_path / "run", fingerprint={"model": "a", "corpus": 1}, **QUIET)
 
 
 TEXTS = st.text(st.characters(), max_size=8)
@@ -265,13 +265,13 @@ def test_records_are_read_as_they_were_written(name: str, axis: str, sentences: 
 
 def test_read_answers_leaves_out_lines_that_are_no_records(tmp_path: Path) -> None:
     corpus = corpus_of(tmp_path / "pictures", 2, 1)
-    score(corpus, Seer(), tmp_path / "run", **QUIET)
+    score_items(corpus, Seer(), tmp_path / "run", **QUIET)
     lines = (tmp_path / "run" / ANSWERS).read_bytes().splitlines()
     values = json.loads(lines[0])
     changes: list[dict[str, Any]] = [{"status": "guessed"}, {"positive_scores": []}]
     bad = [json.dumps({**values, **change}).encode() for change in changes]
     (tmp_path / "run" / ANSWERS).write_bytes(b"\n".join([*bad, b"null", b"\xff\xfe", lines[1]]) + b"\n")
-    assert [record.item.id for record in read_answers(tmp_path / "run" / ANSWERS)] == ["1-0"]
+    assert [record.item.id for record in read_item_answers(tmp_path / "run" / ANSWERS)] == ["1-0"]
 
 
 # What must not matter ------------------------------------------------------------------------------------------------
@@ -291,7 +291,7 @@ def test_size_of_batches_and_order_of_items_change_no_decision(tmp_path: Path) -
     turned = replace(corpus, items=corpus.items[::-1])
     found = {}
     for number, (asked, batch_size) in enumerate([(corpus, 1), (corpus, 64), (corpus, 1000), (turned, 64)]):
-        answers = score(asked, Noisy(), tmp_path / str(number), batch_size=batch_size, **QUIET)
+        answers = score_items(asked, Noisy(), tmp_path / str(number), batch_size=batch_size, **QUIET)
         one = outcomes(asked.items, answers)
         found[number] = {item.id: (r, t) for item, r, t in zip(asked.items, one.right, one.tie, strict=True)}
         raw = {answer.id: answer.positives > answer.negatives for answer in answers}

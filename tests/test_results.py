@@ -21,7 +21,7 @@ from train.results.baselines import BaselineScore
 from train.results.columns import RESULT_COLUMNS, TEST_SETTINGS
 from train.results.predictions import predictions_table, read_predictions, write_predictions
 from train.results.provenance import commit, environment, hardware, provenance
-from train.results.scores import by_group, score
+from train.results.scores import by_group, score_predictions
 from train.results.store import (
     collect_results,
     is_finished,
@@ -79,7 +79,9 @@ def run(runs: Path, **changed: Any) -> Path:
         for split in SIZES:
             ids, logits, answers = predict(setting, split, config["seed"], config["setting"])
             groups = by_group(answers, logits, ["circle", "star"] * (len(ids) // 2))
-            rows.append(shared | result_row(setting, split, score(answers, logits), BASELINES, groups, COUPLES))
+            rows.append(
+                shared | result_row(setting, split, score_predictions(answers, logits), BASELINES, groups, COUPLES)
+            )
             tables.append(predictions_table(ids, split, setting, logits, answers))
     write_predictions(folder, tables)
     write_results(folder, rows)
@@ -109,7 +111,7 @@ def test_rows_come_back_from_the_folder(tmp_path: Path) -> None:
     assert all(set(row) == set(RESULT_COLUMNS) for row in rows)
     _, logits, answers = predict("caption", "test_ood", 0)
     row = next(r for r in rows if (r["test_setting"], r["split"]) == ("caption", "test_ood"))
-    expected = score(answers, logits)
+    expected = score_predictions(answers, logits)
     assert [row[name] for name in expected.__dataclass_fields__] == list(vars(expected).values())
     assert row["run"] == run_id(CONFIG) and row["name"] == folder.name and json.loads(row["config"]) == CONFIG
     assert (row["floor_query_objects"], row["floor_query_objects_accuracy"], row["couples_high"]) == (61.5, 62.25, 30)

@@ -18,7 +18,7 @@ from analysis import Runs, load, paper
 from analysis.averages import select
 from analysis.layout import Cell, Table
 from analysis.paper import BIMODAL, SPLITS
-from analysis.tables import TABLES, compare, couples, overview
+from analysis.tables import TABLES, compare_runs, couples, overview
 from analysis.tables.builder import SHORT_SETTINGS
 from analysis.tables.facts import table6
 from analysis.tables.scores import table2
@@ -522,19 +522,19 @@ def test_compare_is_scikit_learns_difference_of_the_predictions(saved: Runs) -> 
     scores = scores_from_predictions(saved)
     names = saved.results.drop_duplicates("name").set_index(["model", "setting", "seed"])["name"]
     one, other = names["uniter", "image", 1], names["lxmert", "caption", 1]
-    data = compare(saved, one, other).data.set_index(["test_setting", "split"])
+    data = compare_runs(saved, one, other).data.set_index(["test_setting", "split"])
     assert len(data) == 6
     for place, row in data.iterrows():
         assert row["first"] == pytest.approx(scores[one, *place])
         assert row["second"] == pytest.approx(scores[other, *place])
         assert row["interval_low"] <= row["difference"] <= row["interval_high"]
         assert row["p_value"] <= row["p_adjusted"] <= 1
-    table = compare(saved, one, other)
+    table = compare_runs(saved, one, other)
     for cells, row in zip(table.rows, table.data.to_dict("records"), strict=True):
         wanted = ("A" if row["difference"] > 0 else "B") if row["differs"] else "no difference shown"
         assert cells[-1].text == wanted
     assert data.loc[("image", "test_ind"), "differs"]  # learned against not learned
-    same = compare(saved, one, one)
+    same = compare_runs(saved, one, one)
     assert {cells[-1].text for cells in same.rows} == {"no difference shown"}
     rectangular(table)
 
@@ -542,7 +542,7 @@ def test_compare_is_scikit_learns_difference_of_the_predictions(saved: Runs) -> 
 def test_compare_refuses(saved: Runs) -> None:
     name = saved.results["name"].iloc[0]
     with pytest.raises(ValueError, match="nobody: no finished run has this name; choose from"):
-        compare(saved, name, "nobody")
+        compare_runs(saved, name, "nobody")
     results = saved.results.assign(dataset=saved.results["dataset"].where(saved.results["name"] == name, "other"))
     with pytest.raises(ValueError, match="tested on different datasets"):
-        compare(replace(saved, results=results), name, str(results["name"].iloc[-1]))
+        compare_runs(replace(saved, results=results), name, str(results["name"].iloc[-1]))

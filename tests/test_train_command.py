@@ -13,7 +13,7 @@ from hydra import compose, initialize_config_dir
 from hydra.core.config_store import ConfigStore
 from omegaconf import OmegaConf
 
-from tests.helpers import ROOT, called, one_line
+from tests.helpers import ROOT, one_line, train_status
 from tests.helpers import write as write_dataset
 from train.command import with_start
 from train.config import Run
@@ -97,10 +97,10 @@ def test_few_shot_is_table_9() -> None:
 def test_run_prints_its_table_and_is_not_trained_again(
     work: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert called(monkeypatch, *TINY) == 0
+    assert train_status(monkeypatch, *TINY) == 0
     table = capsys.readouterr().out
     assert "macro-F1" in table and "step      3" in table
-    assert called(monkeypatch, *TINY) == 0
+    assert train_status(monkeypatch, *TINY) == 0
     again = capsys.readouterr().out
     assert "finished before" in again and "step      3" not in again
     names = {path.name for path in next(Path("runs").glob("uniter-*")).iterdir()}
@@ -111,7 +111,7 @@ def test_run_prints_its_table_and_is_not_trained_again(
 def test_sweep_goes_on_after_a_failed_job(
     work: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert called(monkeypatch, "-m", *TINY, "model=bert,uniter", "setting=image") != 0
+    assert train_status(monkeypatch, "-m", *TINY, "model=bert,uniter", "setting=image") != 0
     assert "model=bert sees text alone" in capsys.readouterr().err
     assert {row["model"] for row in collect_results(Path("runs"))} == {"uniter"}
 
@@ -129,7 +129,7 @@ def test_sweep_goes_on_after_a_failed_job(
 def test_wrong_setting_is_named_in_one_line(
     argument: str, message: str, work: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert called(monkeypatch, *TINY, argument) != 0
+    assert train_status(monkeypatch, *TINY, argument) != 0
     line = one_line(capsys.readouterr().err)
     assert line.startswith("train: ") and message in line
 

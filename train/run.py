@@ -135,7 +135,7 @@ def make_learner(config: Run, data: RunData, steps: int, log: Log) -> tuple[Lear
     """The model with its losses, and the origin of its weights. steps: of the optimiser."""
     dimension = data.validation.regions.dimension if data.validation.regions is not None else 0
     torch.manual_seed(config.seed)
-    model, weights = build(config, data.tokenizer, dimension, log)
+    model, weights = build_model(config, data.tokenizer, dimension, log)
     learner = Learner(model, config.details, config.learning_rate, steps, config.seed)
     if config.start:
         weights = start_from(config, learner)
@@ -190,7 +190,7 @@ def tokenizer_for(config: Run, caption_style: str = Style().caption) -> WordToke
     return WordTokenizer(tokenizer_of(config.pretrained, config.model))
 
 
-def build(config: Run, tokenizer: WordTokenizer, dimension: int, log: Log) -> tuple[Model, str]:
+def build_model(config: Run, tokenizer: WordTokenizer, dimension: int, log: Log) -> tuple[Model, str]:
     """The model, and the origin of its weights. dimension: of region features.
 
     At `base`, a model with random weights has the size of the published vocabulary; our tokens are its first ones.

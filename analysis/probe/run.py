@@ -30,9 +30,9 @@ from analysis.probe.scorers.loading import LoadedModel, load_models, regions_of
 from analysis.probe.scorers.scoring import (
     ANSWERS,
     delete_answers,
-    read_config,
-    run_folder,
-    score,
+    open_folder,
+    read_about,
+    score_items,
 )
 from train.results.provenance import CODE, provenance
 from train.results.store import run_id
@@ -113,7 +113,7 @@ def measure_baselines(one: ProbeInput) -> Result:
     folder, fingerprint = _folder(one, "baselines", settings)
     answers = baselines.baselines(one.corpus, config.seed)
     facts = {**_provenance(), "seconds": round(time.monotonic() - start, 1)}
-    with run_folder(folder, fingerprint, facts):
+    with open_folder(folder, fingerprint, facts):
         pass
     return _save(folder, one, "", answers, facts, TOLERANCES["float64"])
 
@@ -138,18 +138,18 @@ def measure_model(one: ProbeInput, model: LoadedModel, log: Log) -> Result:
     if config.overwrite:
         delete_answers(folder)
     options: dict[str, Any] = {"batch_size": config.batch_size, "fingerprint": fingerprint, "about": facts, "log": log}
-    answers = {"": score(corpus, scorer, folder, **options)}
+    answers = {"": score_items(corpus, scorer, folder, **options)}
     if config.baselines:
         log(f"{folder}: baselines, with a blank picture and with other items' pictures")
-        answers["blank picture"] = score(corpus, baselines.blank(scorer), folder, file="blank.jsonl", **options)
+        answers["blank picture"] = score_items(corpus, baselines.blank(scorer), folder, file="blank.jsonl", **options)
         if len({item.image for item in corpus.items}) > 1:
             other, file = baselines.shuffled(corpus, config.seed), f"shuffled-s{config.seed}.jsonl"
-            answers["other items' pictures"] = score(other, scorer, folder, file=file, **options)
+            answers["other items' pictures"] = score_items(other, scorer, folder, file=file, **options)
     for name, part in answers.items():
         if reasons := [answer.why for answer in part if answer.status == "failed"]:
             prefix = f"baseline {name}: " if name else ""
             log(f"{folder}: {prefix}failed at {count_text(len(reasons), 'item')}, first with: {reasons[0]}")
-    facts = read_config(folder)["about"]  # of the first start
+    facts = read_about(folder)["about"]  # of the first start
     facts["seconds since the last start"] = round(time.monotonic() - start, 1)  # earlier ones are not recorded
     return _save(folder, one, model.name, answers, facts, TOLERANCES[precision], threshold)
 

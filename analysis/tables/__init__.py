@@ -17,9 +17,9 @@ from analysis.tables.ablations import table10, table11, table12, table13, table1
 from analysis.tables.facts import table3, table6, table8
 from analysis.tables.overview import couples, overview
 from analysis.tables.scores import few_shot, frozen, subsets, table2, text_only, transfer
-from analysis.tables.two_runs import compare
+from analysis.tables.two_runs import compare_runs
 
-__all__ = ["TABLES", "compare", "couples", "overview"]
+__all__ = ["TABLES", "compare_runs", "couples", "overview"]
 
 TABLES: dict[str, Callable[[Runs], Table]] = {
     "table2": table2,

@@ -15,7 +15,7 @@ from analysis.layout import BLANK, Cell, Table
 from train.results.answers import AnswerRecord
 from train.results.columns import TEST_SETTINGS, TEST_SPLITS, in_order
 from train.results.evaluation_table import LINES, how_asked, object_shares
-from train.results.metrics import compare
+from train.results.metrics import compare_settings
 from travlr.questions.objects import objects_text
 from travlr.scene import Object, column_name
 from travlr.tasks import TASKS
@@ -175,7 +175,7 @@ def _compared(answers: Answers, row: Mapping[str, Any]) -> tuple[str, str]:
     if row["test_setting"] == "caption":
         return "", ""
     of_split = [answer for answer in answers[row["name"]] if answer.split == row["split"]]
-    pair = compare(of_split, row["split"], "caption", row["test_setting"])
+    pair = compare_settings(of_split, row["split"], "caption", row["test_setting"])
     if pair is None:
         return "", ""
     return f"{pair.gap:+.1f} [{pair.low:+.1f}, {pair.high:+.1f}]", f"{pair.agreement:.1f} ({pair.expected:.1f})"

@@ -17,7 +17,7 @@ from train.results.scores import LEVEL
 from train.results.tables import differing_settings, score_text, settings_text
 
 
-def compare(runs: Runs, name_a: str, name_b: str) -> Table:
+def compare_runs(runs: Runs, name_a: str, name_b: str) -> Table:
     """Two runs on the same examples, in each test setting and split that both were tested in.
 
     Examples that share a scene count once in the test and are drawn together in the bootstrap; without the dataset,

@@ -22,7 +22,7 @@ from train.data.sources import TrainingDataset
 from train.learning.batches import RunData, training_schedule
 from train.learning.module import Learner
 from train.models import MODELS
-from train.run import build, tokenizer_for, visual_settings
+from train.run import build_model, tokenizer_for, visual_settings
 from travlr import Cardinality
 from travlr.config import Count
 from travlr.generate import GenerateArguments, generate_dataset
@@ -55,7 +55,7 @@ def row(name: str, setting: str, how: str, data: Path, arguments: argparse.Names
     source, words = TrainingDataset(data), tokenizer_for(run)
     parts = RunData(run, source, words, visual_settings(run))
     regions = parts.examples("validation").regions
-    model, _ = build(run, words, regions.dimension if regions else 0, lambda _: None)
+    model, _ = build_model(run, words, regions.dimension if regions else 0, lambda _: None)
     schedule = training_schedule(parts)
     learner = Learner(model, run.details, run.learning_rate, schedule.steps, 0).train().to(device)
     losses: nn.Module = Compiled(learner)

@@ -23,7 +23,7 @@ from analysis.probe.report.baselines import RULES, baselines
 from analysis.probe.report.metrics import measure
 from analysis.probe.scenes.corpus import build, read
 from analysis.probe.scorers.loading import load
-from analysis.probe.scorers.scoring import score
+from analysis.probe.scorers.scoring import score_items
 from tests.benchmarks.bench_generate import table
 
 SMOKE = 500  # records of a quick test
@@ -80,7 +80,7 @@ def smoke(folder: Path) -> None:
         build(folder / kind, count=SMOKE, kind=kind, log=quiet)
         corpus = read(folder / kind, kind)
         steps = [time.perf_counter()]
-        answers = score(corpus, load(str(model), device="cpu"), folder / f"{kind}-scores", log=quiet)
+        answers = score_items(corpus, load(str(model), device="cpu"), folder / f"{kind}-scores", log=quiet)
         steps.append(time.perf_counter())
         words = baselines(corpus, rules=["visible_words"])["visible_words"]
         measured = [measure(corpus.items, found) for found in (answers, words)]

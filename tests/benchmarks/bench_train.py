@@ -56,7 +56,7 @@ from train.learning.devices import chosen_precision
 from train.learning.module import Learner
 from train.models import MODELS, make_model, shape_of
 from train.models.layers import Model
-from train.run import build, tokenizer_for
+from train.run import build_model, tokenizer_for
 from travlr import Cardinality, Spatiality
 from travlr.config import Count
 from travlr.generate import GenerateArguments, generate_dataset, generator
@@ -296,7 +296,7 @@ def default_run(name: str, setting: str, folder: Path, steps: int, precision: st
     sees = MODELS[name].architecture.sees
     parts = RunData(run, source, words, VisualSettings(sees, run.model_regions, shape_of(name, run.size).picture))
     regions = parts.examples("validation").regions
-    model, _ = build(run, words, regions.dimension if regions else 0, lambda _: None)
+    model, _ = build_model(run, words, regions.dimension if regions else 0, lambda _: None)
     schedule = training_schedule(parts)
     learner = Learner(model, run.details, run.learning_rate, schedule.steps, 0).train()
     optimiser = learner.configure_optimizers()["optimizer"]
@@ -345,7 +345,7 @@ def steps_of_one(folder: str, steps: int) -> None:
     source, words = TrainingDataset(Path(folder)), tokenizer_for(run)
     parts = RunData(run, source, words, VisualSettings("regions", run.model_regions))
     regions = parts.examples("validation").regions
-    model, _ = build(run, words, regions.dimension if regions else 0, lambda _: None)
+    model, _ = build_model(run, words, regions.dimension if regions else 0, lambda _: None)
     schedule = training_schedule(parts)
     learner = Learner(model, run.details, run.learning_rate, schedule.steps, 0).train()
     optimiser = learner.configure_optimizers()["optimizer"]

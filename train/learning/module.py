@@ -13,7 +13,7 @@ from torch.nn import functional
 from train.config import Recipe
 from train.data.inputs import IGNORED, NAME_TOKENS, PAIR_TOKENS, Encoded, Inputs
 from train.models.layers import Model, initial_std
-from train.results.scores import score
+from train.results.scores import score_predictions
 
 
 class WordHead(nn.Module):
@@ -181,6 +181,6 @@ class Learner(L.LightningModule):
     def on_validation_epoch_end(self) -> None:
         logits, answers = (torch.cat(parts).numpy() for parts in zip(*self._validation_outputs, strict=True))
         self._validation_outputs.clear()
-        scores = score(answers.astype(bool), logits)
+        scores = score_predictions(answers.astype(bool), logits)
         self.log("f1", scores.macro_f1, prog_bar=True, batch_size=len(answers), sync_dist=True)
         self.log("accuracy", scores.accuracy, batch_size=len(answers), sync_dist=True)

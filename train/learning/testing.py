@@ -20,7 +20,7 @@ from train.models.layers import Model
 from train.results.baselines import BaselineScore, QueryTexts, text_baselines
 from train.results.columns import TEST_SPLITS, Row
 from train.results.predictions import predictions_table
-from train.results.scores import by_group, couple_scores, score
+from train.results.scores import by_group, couple_scores, score_predictions
 from train.results.store import result_row
 from travlr.baselines import best_unbound, dataset_baselines
 from travlr.tasks import task_class
@@ -45,7 +45,7 @@ def test_matrix(data: RunData, model: Model, device: str, precision: str) -> tup
             baselines["unbound"] = BaselineScore(unbound[split].macro_f1, unbound[split].accuracy)
         scenes = np.unique(examples.grid, axis=0, return_inverse=True)[1]  # clusters for intervals
         for setting, logits in predict(model, examples, data.run.test_settings, torch_device, precision).items():
-            scores = score(examples.answers, logits, scenes)
+            scores = score_predictions(examples.answers, logits, scenes)
             groups = by_group(examples.answers, logits, examples.groups.tolist(), scenes)
             couples = couple_scores(examples.answers, logits)
             rows.append(result_row(setting, split, scores, baselines, groups, couples, possible(data.run, setting)))

@@ -17,7 +17,7 @@ TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "spiece.model", "vocab.j
 DOWNLOADED = ("*.json", "*.txt", "*.model", "*.jinja")  # files of a hub repository, beside its weights
 
 
-def folder_of(name: str, setting: str = "model", revision: str | None = None, also: str = "") -> Path:
+def hub_folder(name: str, setting: str = "model", revision: str | None = None, also: str = "") -> Path:
     """The folder of a model: a local one, or that of a hub repository in the cache, downloaded if need be.
 
     setting: its name in messages. revision: a commit, tag or branch of the hub repository. also: other valid values of

@@ -230,7 +230,7 @@ def read_json(file: Path) -> dict[str, Any]:
     return content
 
 
-def folder_of(path: str | Path) -> Path:
+def checkpoint_folder(path: str | Path) -> Path:
     local = local_path(path)
     return local if local.is_dir() else local.parent
 
@@ -241,7 +241,7 @@ def tokenizer_of(path: str | Path, name: str) -> PreTrainedTokenizerBase:
     A `vocab.txt` alone lower-cases text if it has no capital letter. Raises ValueError if the published tokenizer is
     needed and cannot be downloaded.
     """
-    folder = folder_of(path)
+    folder = checkpoint_folder(path)
     kind = RobertaTokenizer if name == "roberta" else BertTokenizer
     options: dict[str, Any] = {}
     vocabulary = folder / "vocab.txt"
@@ -264,7 +264,7 @@ def pixel_statistics(path: str | Path) -> Statistics:
 
     From `preprocessor_config.json` in its folder, or else those that ALBEF published.
     """
-    file = folder_of(path) / PREPROCESSOR
+    file = checkpoint_folder(path) / PREPROCESSOR
     if not file.is_file():
         return PUBLISHED
     content = read_json(file)

@@ -11,7 +11,7 @@ from typing import Any
 
 from train.results.answers import read_answers
 from train.results.columns import Row
-from train.results.metrics import compare
+from train.results.metrics import compare_settings
 from train.results.scores import LEVEL
 
 WIDTH = 22  # of a column
@@ -82,7 +82,7 @@ def _comparisons(folder: Path, rows: Sequence[Row]) -> list[str]:
     answers = read_answers(folder)
     lines = []
     for row in rows:
-        comparison = compare(answers, row["split"], "caption", "image", row["examples"])
+        comparison = compare_settings(answers, row["split"], "caption", "image", row["examples"])
         if row["test_setting"] == "image" and comparison is not None:
             gap = f"{comparison.gap:+.1f} points [{comparison.low:+.1f}, {comparison.high:+.1f}]"
             same = f"{comparison.agreement:.1f} % (independent answers: {comparison.expected:.1f} %)"

@@ -36,7 +36,7 @@ def result_columns(answers: Sequence[AnswerRecord], facts: ExampleFacts) -> dict
     outcomes = [outcome_of(answer) for answer in answers]
     scores = summary(outcomes)
     right = np.array([outcome.right for outcome in outcomes])
-    low, high = interval(outcomes, facts.scenes)
+    low, high = bootstrap_interval(outcomes, facts.scenes)
     columns: dict[str, Any] = {**asdict(scores), **significance(int(right.sum()), len(right), scores.chance)}
     columns |= {"interval_low": low, "interval_high": high}
     columns |= couple_scores(facts.answers, np.where(right == facts.answers, 1.0, -1.0))
@@ -79,7 +79,7 @@ def group_scores(outcomes: Sequence[Outcome], groups: Sequence[str]) -> dict[str
     return {group: asdict(summary(members[group])) for group in sorted(members)}
 
 
-def interval(outcomes: Sequence[Outcome], scenes: np.ndarray) -> tuple[float, float]:
+def bootstrap_interval(outcomes: Sequence[Outcome], scenes: np.ndarray) -> tuple[float, float]:
     """95 % interval of the macro-F1 of `travlr.questions.summary`."""
     if outcomes[0].objects is not None:
         return percentile_interval(_object_f1(outcomes, scenes))
@@ -145,7 +145,7 @@ class SettingComparison:
     expected: float
 
 
-def compare(
+def compare_settings(
     answers: Sequence[AnswerRecord], split: str, first: str, second: str, count: int | None = None
 ) -> SettingComparison | None:
     """Two settings on a split, on the first `count` examples with replies in both; None if no example has a parsed

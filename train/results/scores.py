@@ -43,7 +43,9 @@ def predictions_of(logits: np.ndarray) -> np.ndarray:
     return logits > 0
 
 
-def score(answers: np.ndarray, logits: np.ndarray, clusters: np.ndarray | None = None, seed: int = 0) -> Scores:
+def score_predictions(
+    answers: np.ndarray, logits: np.ndarray, clusters: np.ndarray | None = None, seed: int = 0
+) -> Scores:
     """Scores of N predictions: answers (N,) bool, logits (N,) log-odds of true, clusters (N,) int or None.
 
     F1 of a class that is neither predicted nor the answer is 0. The interval is between the 2.5 and 97.5 percentiles of
@@ -135,7 +137,7 @@ def by_group(
     for name in np.unique(names):
         here = names == name
         within = None if clusters is None else np.asarray(clusters)[here]
-        scores[str(name)] = score(answers[here], logits[here], within)
+        scores[str(name)] = score_predictions(answers[here], logits[here], within)
     return scores
 
 

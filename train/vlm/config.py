@@ -117,6 +117,6 @@ EXCLUDED = {
 }
 
 
-def fingerprint(config: Evaluation, **resolved: Any) -> dict[str, Any]:
+def reply_settings(config: Evaluation, **resolved: Any) -> dict[str, Any]:
     """All that a reply depends on, beside the example. resolved: digests of model and dataset, versions."""
     return config.model_dump(mode="json", exclude=EXCLUDED) | {"max_tokens": config.most_tokens} | resolved

@@ -17,7 +17,7 @@ from train.results.columns import Row
 from train.results.metrics import ExampleFacts, result_columns
 from train.results.provenance import provenance
 from train.results.store import read_results, start_run, write_results
-from train.vlm.config import Evaluation, ShownStyle, fingerprint
+from train.vlm.config import Evaluation, ShownStyle, reply_settings
 from train.vlm.requests import REFUSED, Backend, Reply, Request
 from travlr.baselines import best_unbound, dataset_baselines
 from travlr.config import Style
@@ -43,7 +43,7 @@ def evaluate(config: Evaluation, log: Log = print) -> list[Row]:
     model, resolved = load_model(config, dataset.folder, log)
     digest = dataset.manifest["content_digest"]
     resolved["style"] = style.style.model_dump()
-    settings = fingerprint(config, **resolved, wording=WORDING_VERSION, dataset=digest, setting=None)
+    settings = reply_settings(config, **resolved, wording=WORDING_VERSION, dataset=digest, setting=None)
     folder = start_run(Path(config.runs), settings, str(dataset.folder))
     new, tokens = ask(config, model, dataset, style, folder, log)
     rows = result_rows(config, resolved, dataset, folder)
@@ -74,13 +74,13 @@ def load_model(config: Evaluation, data: Path, log: Log) -> tuple[Backend, dict[
     name = Path(config.model).name if Path(config.model).is_dir() else config.model
     if is_run(config.model):
         return TrainedModel(config, data, log), {"model": name, "origin": "trained", "weights": f"run {name}"}
-    from train.vlm.local import ChatModel, weights_digest
+    from train.vlm.local import ChatModel, digest_weights
 
     chat = ChatModel(config, log)
     return chat, {
         "model": name,
         "origin": "zero-shot",
-        "weights": weights_digest(chat.folder),
+        "weights": digest_weights(chat.folder),
         "precision": chat.precision,
     }
 

@@ -23,7 +23,7 @@ from train.models.hub import (
     check_weights,
     config_of,
     first_sentence,
-    folder_of,
+    hub_folder,
     load_model,
     load_processors,
     quiet,
@@ -61,7 +61,7 @@ class ChatModel:
         from transformers.models.auto import modeling_auto
 
         self.config, self.name = config, config.model
-        self.folder = folder_of(self.name, revision=config.revision, also=", runs/NAME or URL#NAME")
+        self.folder = hub_folder(self.name, revision=config.revision, also=", runs/NAME or URL#NAME")
         kind = str(config_of(self.name, self.folder).get("model_type"))
         self.takes_images = kind in modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
         if not self.takes_images and kind not in modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
@@ -211,6 +211,6 @@ def _part(part: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "image", "image": Image.open(io.BytesIO(part["image"])).convert("RGB")}
 
 
-def weights_digest(folder: Path) -> str:
+def digest_weights(folder: Path) -> str:
     """A name of the weights: the commit of a hub snapshot, or the digest of a folder's files."""
     return folder.name if folder.parent.name == "snapshots" else str(path_digest(str(folder)))[:16]

@@ -270,7 +270,9 @@ class ModelComparison:
     differs: bool
 
 
-def compare(models: Mapping[str, Outcomes], couples: Iterable[tuple[str, str]] | None = None) -> list[ModelComparison]:
+def compare_models(
+    models: Mapping[str, Outcomes], couples: Iterable[tuple[str, str]] | None = None
+) -> list[ModelComparison]:
     """Compare models on the same items. models: outcomes by name. couples: names of first and second, None for all.
 
     Raises `ValueError` where the items of two differ. Two models without a common scored item are left out.

@@ -18,7 +18,7 @@ from analysis.errors import first_errors
 from analysis.probe.corpora.items import Missing, Unreadable, open_picture
 from analysis.probe.report.metrics import GRADE
 from analysis.probe.report.results import Group, outcomes_of
-from analysis.probe.scorers.scoring import ANSWERS, read_answers
+from analysis.probe.scorers.scoring import ANSWERS, read_item_answers
 
 TOTAL_ITEMS = 960  # wrong items in a report, for all models together
 MIN_ITEMS, MAX_ITEMS = 24, 240  # wrong items of each model
@@ -32,7 +32,7 @@ def wrong_items(group: Group, out: Path, limit: int) -> dict[str, Any]:
     wrong items and of ties among them. items: the sample, each with `errors`: model, whether it is a tie, score of the
     true sentences, score of the false ones.
     """
-    answers = {label: read_answers(out / one.name / ANSWERS) for label, one in group.model_results.items()}
+    answers = {label: read_item_answers(out / one.name / ANSWERS) for label, one in group.model_results.items()}
     answers = {label: records for label, records in answers.items() if records}  # some may have been deleted
     first = next(iter(answers.values()), [])
     place_of = {record.item.id: place for place, record in enumerate(first)}

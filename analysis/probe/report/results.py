@@ -11,9 +11,9 @@ from typing import Any
 
 from analysis.probe.corpora.taxonomy import PaperAverage
 from analysis.probe.report.baselines import SALIENT
-from analysis.probe.report.metrics import AXIS_GRADE, MICRO, MetricRow, ModelComparison, compare, solved_blindly
+from analysis.probe.report.metrics import AXIS_GRADE, MICRO, MetricRow, ModelComparison, compare_models, solved_blindly
 from analysis.probe.report.outcomes import Outcomes, outcomes
-from analysis.probe.scorers.scoring import ANSWERS, ScoredItem, read_answers
+from analysis.probe.scorers.scoring import ANSWERS, ScoredItem, read_item_answers
 from travlr.browse import write_page
 
 VERSION = 1
@@ -182,7 +182,7 @@ def groups(results: Sequence[Result], out: Path | None = None) -> list[Group]:
                 results=tuple(members),
                 models={label: result.lines for label, result in models.items()},
                 baselines=baselines,
-                comparisons=tuple(compare(_outcomes(models, out))) if out and len(models) > 1 else (),
+                comparisons=tuple(compare_models(_outcomes(models, out))) if out and len(models) > 1 else (),
                 cropped=tuple(_compare_cropped(models, results, out)) if out else (),
             )
         )
@@ -212,7 +212,7 @@ def _outcomes(models: Mapping[str, Result], out: Path) -> dict[str, Outcomes]:
     """The outcomes of each run, in the order of ids; without runs whose answers are incomplete."""
     by_label = {}
     for label, result in models.items():
-        records = sorted(read_answers(out / result.name / ANSWERS), key=lambda record: record.item.id)
+        records = sorted(read_item_answers(out / result.name / ANSWERS), key=lambda record: record.item.id)
         if len(records) == result.corpus["items"]:
             by_label[label] = outcomes_of(result, records)
     return by_label
@@ -242,4 +242,4 @@ def _compare_cropped(models: Mapping[str, Result], results: Iterable[Result], ou
             if len(ids) == 2 and ids[0] == ids[1]:  # samples may differ
                 by_label |= both
                 couples.append((f"{label}{CROPPED}", label))
-    return compare(by_label, couples)
+    return compare_models(by_label, couples)

@@ -118,9 +118,9 @@ def _hub_scorer(name: str, head: str | None, question: str | None, dtype: Any, d
 
     from analysis.probe.scorers.contrastive import FAMILIES
     from analysis.probe.scorers.generative import QUESTION, GenerativeScorer
-    from train.models.hub import check_vocabulary, config_of, folder_of, load_model, load_processors
+    from train.models.hub import check_vocabulary, config_of, hub_folder, load_model, load_processors
 
-    folder = folder_of(name, also=" or MODULE:FUNCTION")
+    folder = hub_folder(name, also=" or MODULE:FUNCTION")
     config = config_of(name, folder)
     kind = str(config.get("model_type"))
     architecture, family = FAMILIES.get(kind, ("", None))

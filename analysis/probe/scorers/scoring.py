@@ -60,7 +60,7 @@ class ScoredItem:
         return json.dumps(values, ensure_ascii=False, allow_nan=False).encode("utf-8", "surrogatepass") + b"\n"
 
 
-def score(
+def score_items(
     corpus: Corpus,
     scorer: Scorer,
     folder: Path,
@@ -80,9 +80,9 @@ def score(
     name).
     """
     fingerprint = dict(fingerprint or {"corpus": corpus.digest, "model": getattr(scorer, "name", "")})
-    with run_folder(folder, fingerprint, about or {}):
+    with open_folder(folder, fingerprint, about or {}):
         path = folder / file
-        records = {record.item.id: record for record in read_answers(path)}
+        records = {record.item.id: record for record in read_item_answers(path)}
         unscored = [
             item for item in corpus.items if item.id not in records or records[item.id].answer.status != "scored"
         ]
@@ -97,19 +97,19 @@ def score(
 def delete_answers(folder: Path) -> None:
     """Delete the answers and config of a run. Raises `ValueError` for a folder that holds no run."""
     if folder.exists():
-        read_config(folder)
+        read_about(folder)
         with locked(folder):
             for path in [*folder.glob("*.jsonl"), folder / CONFIG]:
                 path.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
-def run_folder(folder: Path, fingerprint: Mapping[str, Any], about: Mapping[str, Any]) -> Iterator[None]:
+def open_folder(folder: Path, fingerprint: Mapping[str, Any], about: Mapping[str, Any]) -> Iterator[None]:
     """Lock a run's folder and write its config.json. Raises `ValueError` where the folder holds another run."""
     with locked(folder):
         path = folder / CONFIG
         if path.exists():
-            before = read_config(folder)["identity"]
+            before = read_about(folder)["identity"]
             if before != json.loads(json.dumps(dict(fingerprint))):
                 other = sorted(n for n in {*before, *fingerprint} if before.get(n) != fingerprint.get(n))
                 raise ValueError(f"{folder}: holds answers of another {' and '.join(other)}; name another folder")
@@ -119,7 +119,7 @@ def run_folder(folder: Path, fingerprint: Mapping[str, Any], about: Mapping[str,
         yield
 
 
-def read_config(folder: Path) -> dict[str, Any]:
+def read_about(folder: Path) -> dict[str, Any]:
     """`identity` and `about` of a run's folder. Raises `ValueError`, in one line, where config.json is unreadable."""
     try:
         config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
@@ -131,7 +131,7 @@ def read_config(folder: Path) -> dict[str, Any]:
 # The file of answers -------------------------------------------------------------------------------------------------
 
 
-def read_answers(path: Path) -> list[ScoredItem]:
+def read_item_answers(path: Path) -> list[ScoredItem]:
     """The last record of each item, in the order of their first records. Damaged lines, such as the last line of a
     run that was killed, are skipped: their items are scored again."""
     if not path.exists():
