@@ -6,6 +6,7 @@ before them.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
@@ -17,7 +18,6 @@ import tomllib
 from pathlib import Path
 
 from tests.helpers import ROOT
-from travlr.files import waiting_lock
 
 
 def environment(name: str) -> Path:
@@ -28,7 +28,8 @@ def environment(name: str) -> Path:
     made_of = packages.read_text() + (ROOT / "pyproject.toml").read_text() + sys.version
     finished = folder / "made_of.txt"
     folder.parent.mkdir(exist_ok=True)
-    with waiting_lock(folder.parent / f".{folder.name}.lock"):
+    with open(folder.parent / f".{folder.name}.lock", "w") as lock:
+        fcntl.lockf(lock, fcntl.LOCK_EX)  # tests run in several processes
         if not finished.exists() or finished.read_text() != made_of:
             shutil.rmtree(folder, ignore_errors=True)
             _run(sys.executable, "-m", "venv", "--without-pip", str(folder))

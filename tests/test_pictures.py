@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,6 @@ import torch
 from PIL import Image as pillow
 from safetensors.torch import save_file
 
-import train.data.pixels
-from train import cache
 from train.config import Optimiser, RegionSettings, Run, Training
 from train.data.examples import Examples, VisualSettings
 from train.data.pixels import PUBLISHED, FilePictures, Statistics, scale_picture
@@ -130,26 +127,10 @@ def test_statistics_are_of_pixels_alone(tmp_path: Path) -> None:
 # Pictures from files -------------------------------------------------------------------------------------------------
 
 
-NAMES = [f"picture-{number}" for number in range(20)]
-
-
 def some_files(count: int) -> tuple[np.ndarray, list[bytes]]:
     """Pictures (count, 48, 48, 3) of noise, and their files."""
     pictures = np.random.default_rng(0).integers(0, 256, (count, 48, 48, 3), np.uint8)
     return pictures, [png(picture) for picture in pictures]
-
-
-@pytest.fixture
-def decodings(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Grows by one for each picture that is decoded."""
-    done: list[int] = []
-
-    def noted(picture: np.ndarray, side: int) -> np.ndarray:
-        done.append(side)
-        return scale_picture(picture, side)
-
-    monkeypatch.setattr(train.data.pixels, "scale_picture", noted)
-    return done
 
 
 def values_of(pixels: torch.Tensor, statistics: Statistics = PUBLISHED) -> np.ndarray:
@@ -158,11 +139,10 @@ def values_of(pixels: torch.Tensor, statistics: Statistics = PUBLISHED) -> np.nd
     return np.rint((pixels.numpy() * std + mean) * 255).transpose(0, 2, 3, 1).astype(np.uint8)
 
 
-@pytest.mark.parametrize("folder", [True, False])
 @pytest.mark.parametrize("side", [48, 24, 40])
-def test_pictures_from_files_are_scaled_and_normalised(folder: bool, side: int, tmp_path: Path) -> None:
+def test_pictures_from_files_are_scaled_and_normalised(side: int) -> None:
     pictures, encoded = some_files(7)
-    made = FilePictures("abcdefg", lambda: encoded, side, OTHER, tmp_path if folder else None)
+    made = FilePictures("abcdefg", encoded, side, OTHER)
     for rows in ([3, 0, 6, 3], [5]):
         found = made(np.array(rows))
         assert found.is_contiguous() and found.dtype == torch.float32
@@ -170,58 +150,15 @@ def test_pictures_from_files_are_scaled_and_normalised(folder: bool, side: int, 
     assert (values_of(made(np.array([0, FilePictures.BLANK])), OTHER)[1] == 255).all()
 
 
-def test_pictures_are_decoded_once_whatever_their_statistics(tmp_path: Path, decodings: list[int]) -> None:
-    _, encoded = some_files(7)
-
-    def made(side: int = 24, statistics: Statistics = PUBLISHED) -> np.ndarray:
-        pixels = FilePictures("abcdefg", lambda: encoded, side, statistics, tmp_path)
-        return values_of(pixels(np.arange(7)), statistics)
-
-    first = made()
-    for _ in range(2):
-        np.testing.assert_array_equal(made(statistics=OTHER), first)
-    assert len(decodings) == 7
-    made(side=12)
-    assert len(decodings) == 14
-    encoded[3] = png(np.zeros((48, 48, 3), np.uint8))
-    assert not made()[3].any()
-    assert len(decodings) == 21
-
-
-def test_decoding_goes_on_where_it_was_stopped(
-    tmp_path: Path, decodings: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(cache, "STRINGS_PER_BLOCK", 4)
-    pictures, encoded = some_files(20)
-
-    def stops() -> Iterator[bytes]:
-        for file in encoded:
-            if len(decodings) == 10:
-                raise RuntimeError("killed")
-            yield file
-
-    with pytest.raises(RuntimeError, match="killed"):
-        FilePictures(NAMES, stops, 48, cache=tmp_path)
-    decodings.clear()
-    for left, damage in ((12, None), (0, None), (20, 100), (20, 0)):  # pictures left to decode; bytes left of the file
-        if damage is not None:
-            (file,) = tmp_path.glob("*/data")
-            file.write_bytes(file.read_bytes()[:damage])
-        made = FilePictures(NAMES, lambda: encoded, 48, cache=tmp_path)
-        np.testing.assert_array_equal(values_of(made(np.arange(20))), pictures)
-        assert len(decodings) == left
-        decodings.clear()
-
-
 def test_a_damaged_picture_is_named_in_one_line() -> None:
     _, encoded = some_files(3)
     encoded[1] = encoded[1][:200]
     with pytest.raises(ValueError, match=r"^picture b: not a readable PNG or JPEG[^\n]*$"):
-        FilePictures("abc", lambda: encoded, 48)
+        FilePictures("abc", encoded, 48)
 
 
-def test_a_dataset_s_files_give_what_its_generator_renders(data: Path, files: Path, tmp_path: Path) -> None:
-    visual = VisualSettings("pixels", RegionSettings(), 192, OTHER, tmp_path)
+def test_a_dataset_s_files_give_what_its_generator_renders(data: Path, files: Path) -> None:
+    visual = VisualSettings("pixels", RegionSettings(), 192, OTHER)
     shown, hidden = np.ones(4, bool), np.zeros(4, bool)
     of_file, rendered = (TrainingDataset(folder).raw("validation", 13) for folder in (files, data))
     few = np.array([1, 4, 5, 9, 12])

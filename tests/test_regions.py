@@ -16,7 +16,6 @@ from PIL import ImageDraw
 
 from render.pictures.renderer import Renderer
 from scripts import train_recogniser
-from train import cache
 from train.config import RegionSettings
 from train.data.pixels import MEAN, STD, Pictures
 from train.regions import recogniser
@@ -48,7 +47,8 @@ def scenes_of(renderer: Renderer, grid: np.ndarray) -> PictureSet:
 
 def files_of(scenes: PictureSet, suffix: str = "") -> PictureSet:
     """The same pictures, as if they came from files, perhaps lossy ones."""
-    pictures = list(scenes.pictures(np.arange(len(scenes))))
+    assert scenes.renderer is not None
+    pictures = list(scenes.renderer.arrays(scenes.grid))
     if suffix:
         for i, picture in enumerate(pictures):
             file = io.BytesIO()
@@ -215,7 +215,7 @@ def test_decoded_pictures_give_what_rendered_ones_do(source: str) -> None:
     assert len(decoded.table) == 1 + len(np.unique(scenes.grid[scenes.grid > 0]))
 
 
-def test_lossy_pictures_of_odd_size_are_understood(tmp_path: Path) -> None:
+def test_lossy_pictures_of_odd_size_are_understood() -> None:
     renderer = Renderer(World(), 83, SPANS)
     scenes = scenes_of(renderer, random_grid(World(), 4))
     large = [np.pad(p, ((1, 1), (1, 1), (0, 0)), constant_values=255) for p in renderer.arrays(scenes.grid)]  # 500 px
@@ -225,7 +225,7 @@ def test_lossy_pictures_of_odd_size_are_understood(tmp_path: Path) -> None:
         pillow.fromarray(picture).save(file, "JPEG", quality=90)
         pictures.append(np.asarray(pillow.open(file)))
     lossy = PictureSet(scenes.ids, scenes.grid, 6, 6, decoded=lambda: pictures)
-    features, boxes, mask = make_regions(RegionSettings(), lossy, tmp_path).take([0, 1, 2, 3])
+    features, boxes, mask = make_regions(RegionSettings(), lossy).take([0, 1, 2, 3])
     truth = make_regions(RegionSettings(), scenes).take([0, 1, 2, 3])
     np.testing.assert_array_equal(mask, truth[2])
     np.testing.assert_allclose(boxes[mask] * 500, truth[1][mask] * 498 + 1, atol=3)
@@ -313,35 +313,6 @@ def test_training_learns_and_repeats(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert (colours == torch.arange(len(sprites)) % len(COLOURS)).float().mean() > 0.3  # chance: 0.08
 
 
-# The cache -----------------------------------------------------------------------------------------------------------
-
-
-def test_an_interrupted_computation_resumes(tmp_path: Path) -> None:
-    calls: list[int] = []
-
-    def make(start: int, stop_at: int) -> Iterator[dict[str, np.ndarray]]:
-        for row in range(start, 10, 2):
-            if row >= stop_at:
-                raise KeyboardInterrupt
-            calls.append(row)
-            yield {"a": np.arange(row, row + 2)[:, None] * [1.0, 10.0]}
-
-    columns: dict[str, tuple[tuple[int, ...], str]] = {"a": ((2,), "<f4")}
-    with pytest.raises(KeyboardInterrupt):
-        cache.cached_arrays(tmp_path, "k", 10, columns, lambda start: make(start, 6), "making")
-    for _ in range(2):
-        found = cache.cached_arrays(tmp_path, "k", 10, columns, lambda start: make(start, 99), "making")["a"]
-        assert isinstance(found, np.memmap)
-        np.testing.assert_array_equal(found, np.arange(10)[:, None] * [1, 10])
-        assert calls == [0, 2, 4, 6, 8]
-    (tmp_path / "k" / "a.npy").write_bytes(b"damaged")
-    again = cache.cached_arrays(tmp_path, "k", 10, columns, lambda start: make(start, 99), "making")["a"]
-    np.testing.assert_array_equal(again, found := np.arange(10)[:, None] * [1, 10])
-    assert calls == [0, 2, 4, 6, 8] * 2
-    with pytest.raises(ValueError, match=r"making: only 10 of 12 rows could be computed"):
-        cache.cached_arrays(None, "k", 12, columns, lambda start: make(start, 99), "making")
-
-
 # Feature files -------------------------------------------------------------------------------------------------------
 
 Images = dict[str, tuple[np.ndarray, np.ndarray]]  # features (R, D) and boxes (R, 4) in 0..1
@@ -397,16 +368,9 @@ def test_features_made_elsewhere_are_read_back(tmp_path: Path) -> None:
 def test_repeated_pictures_share_their_features(tmp_path: Path) -> None:
     folder = write_npz(tmp_path, images())
     scenes = PictureSet(["picture-2", "picture-0", "picture-2"], np.zeros((3, 6), int), 2, 3, SMALL)
-    found = make_regions(RegionSettings(source="file", file=str(folder)), scenes, tmp_path / "cache")
+    found = make_regions(RegionSettings(source="file", file=str(folder)), scenes)
     assert len(found.table) == 4 + 2 + 2  # picture-2, picture-0, blank
     np.testing.assert_array_equal(found.take([0])[0], found.take([2])[0])
-
-
-def test_a_changed_file_is_read_again(tmp_path: Path) -> None:
-    folder = write_npz(tmp_path, images())
-    before = from_file(folder).take([2])[0]
-    write_npz(tmp_path, {name: (features + 1, boxes) for name, (features, boxes) in images().items()})
-    np.testing.assert_allclose(from_file(folder).take([2])[0], before + 1, atol=2e-3)
 
 
 Damage = Callable[[Path], Path]

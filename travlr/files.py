@@ -59,14 +59,6 @@ def locked(folder: Path) -> Iterator[None]:
         yield
 
 
-@contextlib.contextmanager
-def waiting_lock(path: Path) -> Iterator[None]:
-    """Hold the lock of a file, which stays; another process waits for it."""
-    with open(path, "w") as lock:
-        fcntl.lockf(lock, fcntl.LOCK_EX)
-        yield
-
-
 def path_digest(name: str | None) -> str | None:
     """SHA-256 of a file, or of the files of a folder and their names. If the path does not exist, the name itself."""
     path = Path(name).expanduser() if name else None

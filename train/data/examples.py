@@ -10,7 +10,6 @@ import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -46,11 +45,11 @@ class Examples:
         self.regions: RegionTable | None = None
         self.pixels: Pictures | FilePictures | None = None
         if visual.sees == "regions":
-            self.regions = make_regions(visual.regions, raw.picture_set(), visual.cache)
+            self.regions = make_regions(visual.regions, raw.picture_set())
         elif visual.sees == "pixels" and raw.renderer is not None:
             self.pixels = Pictures(raw.renderer, visual.side, visual.statistics)
         elif visual.sees == "pixels" and raw.encoded is not None:
-            self.pixels = FilePictures(raw.ids, raw.encoded, visual.side, visual.statistics, visual.cache)
+            self.pixels = FilePictures(raw.ids, raw.encoded(), visual.side, visual.statistics)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -91,16 +90,12 @@ class Examples:
 
 @dataclass(frozen=True)
 class VisualSettings:
-    """The visual input of a model. sees: `regions`, `pixels` or `nothing`. side: width and height in pixels.
-
-    cache: folder for features and scaled pictures.
-    """
+    """The visual input of a model. sees: `regions`, `pixels` or `nothing`. side: width and height in pixels."""
 
     sees: str
     regions: RegionSettings
     side: int = 0
     statistics: Statistics = PUBLISHED
-    cache: Path | None = None
 
 
 @dataclass(frozen=True)

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import functools
-import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
-from pathlib import Path
+import os
+import tempfile
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import torch
+from isal import isal_zlib
 from PIL import Image as pillow
 from torch import Tensor
+from tqdm import tqdm  # type: ignore[import-untyped]
 
 from render.pictures.renderer import Renderer
 from render.png import decode
-from train.cache import cached_strings
 
 Statistics = tuple[tuple[float, ...], tuple[float, ...]]  # mean and standard deviation of each channel, 0 to 1
 
@@ -96,35 +96,27 @@ class Pictures:
 class FilePictures:
     """N pictures from files as `side` x `side` pixels: `FilePictures(ids, encoded, side)(rows)`.
 
-    Each is decoded and scaled once, then read from `cache` (a folder, or None for a temporary one). The cache has
-    uint8 pixels, before they are normalised.
-    ids: (N,), names for error messages. encoded: gives the N files, from the first at every call. Raises `ValueError`
-    for a file that is not a picture.
+    Each is decoded and scaled once, and stays compressed in a temporary file: all of them may be larger than memory.
+    ids: (N,), names for error messages. encoded: the N files. Raises `ValueError` for a file that is not a picture.
     """
 
     BLANK = -1
 
     def __init__(
-        self,
-        ids: Sequence[str],
-        encoded: Callable[[], Iterable[bytes]],
-        side: int,
-        statistics: Statistics = PUBLISHED,
-        cache: Path | None = None,
+        self, ids: Sequence[str], encoded: Iterable[bytes], side: int, statistics: Statistics = PUBLISHED
     ) -> None:
         self.side, self.statistics = side, statistics
-        digest = hashlib.blake2b(f"{side} ".encode(), digest_size=16)
-        for file in encoded():
-            digest.update(hashlib.blake2b(file).digest())
-
-        def make(start: int) -> Iterator[bytes]:
-            for name, file in zip(ids[start:], islice(encoded(), start, None), strict=False):
-                try:
-                    yield scale_picture(np.asarray(decode(file)), side).tobytes()
-                except ValueError as error:
-                    raise ValueError(f"picture {name}: {error}") from None
-
-        self._pictures = cached_strings(cache, f"pictures-{digest.hexdigest()}", len(ids), make, "decoding pictures")
+        self._file = tempfile.TemporaryFile(prefix="travlr-")  # noqa: SIM115 - read as long as this object lives
+        self._places: list[tuple[int, int]] = []  # of each picture in the file: length and start
+        files = tqdm(encoded, "decoding pictures", len(ids), disable=None, leave=False)
+        for name, file in zip(ids, files, strict=True):
+            try:
+                pixels = scale_picture(np.asarray(decode(file)), side)
+            except ValueError as error:
+                raise ValueError(f"picture {name}: {error}") from None
+            start = self._file.tell()
+            self._places.append((self._file.write(isal_zlib.compress(pixels.tobytes(), 1)), start))
+        self._file.flush()
 
     def __call__(self, rows: np.ndarray) -> Tensor:
         """Rows (B,), or `BLANK` -> (B, 3, side, side) float32."""
@@ -134,4 +126,5 @@ class FilePictures:
         shape = (self.side, self.side, 3)
         if row == self.BLANK:
             return np.full(shape, 255, np.uint8)
-        return np.frombuffer(self._pictures[row], np.uint8).reshape(shape)
+        pixels = isal_zlib.decompress(os.pread(self._file.fileno(), *self._places[row]))
+        return np.frombuffer(pixels, np.uint8).reshape(shape)

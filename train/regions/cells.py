@@ -7,17 +7,14 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import itertools
-from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 from PIL import Image as pillow
+from tqdm import tqdm  # type: ignore[import-untyped]
 
 from render.pictures.renderer import Renderer
-from train.cache import Block, Columns, cached_arrays
 from train.regions.pictures import WHOLE, Box, PictureSet
-from train.regions.recogniser import DIMENSION, features_of, weights_digest
+from train.regions.recogniser import features_of
 
 MAX_NOISE = 12  # of 255: darkness that a lossy file may add to an empty cell
 
@@ -31,7 +28,7 @@ def cell_boxes(rows: int, columns: int, area: Box = WHOLE) -> np.ndarray:
 
 
 def cell_regions(
-    pictures: PictureSet, mask: np.ndarray, cache: Path | None, centred: bool = False
+    pictures: PictureSet, mask: np.ndarray, centred: bool = False
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Boxes (N, cells, 4), rows of the feature table (N, cells), and the table (K, D), with a white cell in row 0.
 
@@ -41,7 +38,7 @@ def cell_regions(
     crops with the object in the middle, as of a box around it.
     """
     if pictures.renderer is None:
-        return _decoded_cell_regions(pictures, mask, cache)
+        return _decoded_cell_regions(pictures, mask)
     tiles = pictures.renderer.tiles(pictures.grid)
     inside, table = _sprite_regions(pictures.renderer, centred)
     boxes = _to_picture(cell_boxes(pictures.rows, pictures.columns, pictures.area), inside[tiles])
@@ -97,39 +94,28 @@ def _to_picture(cells: np.ndarray, inside: np.ndarray) -> np.ndarray:
     return (corner + inside * side).astype(np.float32)
 
 
-def _decoded_cell_regions(
-    pictures: PictureSet, mask: np.ndarray, cache: Path | None
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _decoded_cell_regions(pictures: PictureSet, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """`cell_regions` of pictures from files: a feature vector for each distinct crop of the cells in `mask`."""
-    numbers: dict[bytes, int] = {}
-    firsts: list[tuple[int, int]] = []  # picture and cell where each distinct crop occurs first
+    decoded = pictures.decoded() if pictures.decoded else ()
+    numbers: dict[bytes, int] = {}  # row of the table of each distinct crop, by digest
+    table = [features_of(np.full((1, 32, 32, 3), 255, np.uint8)).astype(np.float16)]
     index = np.zeros(mask.shape, np.int32)
     inside = np.broadcast_to(np.array(WHOLE), (*mask.shape, 4)).copy()
-    for row, picture in enumerate(pictures.pictures(np.arange(len(pictures)))):
+    for row, picture in enumerate(tqdm(decoded, "recognising", len(pictures), disable=None, leave=False)):
         crops = _crops(picture, pictures)
+        new: list[np.ndarray] = []
         for cell in np.flatnonzero(mask[row]):
             ink = 255 - crops[cell].min(axis=2)
             if (darkest := int(ink.max())) > MAX_NOISE:
                 inside[row, cell] = bounding_box(ink > darkest // 4)  # a lossy file has a halo around a shape
                 digest = hashlib.blake2b(crops[cell].tobytes(), digest_size=16).digest()
                 if digest not in numbers:
-                    numbers[digest] = len(firsts) + 1
-                    firsts.append((row, int(cell)))
+                    numbers[digest] = len(numbers) + 1
+                    new.append(crops[cell])
                 index[row, cell] = numbers[digest]
-
-    def make(start: int) -> Iterator[Block]:
-        if start == 0:
-            yield {"features": features_of(np.full((1, 32, 32, 3), 255, np.uint8))}
-        remaining = firsts[max(start - 1, 0) :]
-        rows = np.unique([row for row, _ in remaining])
-        cells = [[cell for _, cell in group] for _, group in itertools.groupby(remaining, lambda first: first[0])]
-        for numbers_of_row, picture in zip(cells, pictures.pictures(rows), strict=True):
-            yield {"features": features_of(_crops(picture, pictures)[numbers_of_row])}
-
-    key = hashlib.blake2b(b"".join(numbers) + weights_digest(), digest_size=16).hexdigest()
-    columns: Columns = {"features": ((DIMENSION,), "<f2")}
-    table = cached_arrays(cache, f"cells-{key}", len(firsts) + 1, columns, make, "recognising")["features"]
-    return _to_picture(cell_boxes(pictures.rows, pictures.columns), inside), index, table
+        if new:
+            table.append(features_of(np.stack(new)).astype(np.float16))
+    return _to_picture(cell_boxes(pictures.rows, pictures.columns), inside), index, np.concatenate(table)
 
 
 def _crops(picture: np.ndarray, pictures: PictureSet) -> np.ndarray:

@@ -7,27 +7,24 @@ the id `blank`.
 
 from __future__ import annotations
 
-import hashlib
+import tempfile
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from tqdm import tqdm  # type: ignore[import-untyped]
 
-from train.cache import Block, Columns, cached_arrays
 from travlr.columns import damage
 
 BLANK = "blank"
 MAX_BYTES = 1 << 28  # of one array
-ROWS_PER_BLOCK = 2048  # regions written to the cache at once
 
 
-def file_regions(
-    folder: Path, ids: Sequence[str], number: int | str, cache: Path | None
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def file_regions(folder: Path, ids: Sequence[str], number: int | str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Table, index and boxes of a `RegionTable`: the first `number` regions of each image.
 
-    Features are converted to float16 in `cache`, by default `FOLDER.cache`, and memory-mapped. Raises `ValueError` if
+    Features are memory-mapped from a temporary file: all of them may be larger than memory. Raises `ValueError` if
     images are missing or damaged.
     """
     if not folder.is_dir():
@@ -40,53 +37,28 @@ def file_regions(
         raise ValueError(
             f"{folder}: lacks {len(missing):,} of {len(images):,} images, the first is {missing[0]}{white}"
         )
-    counts = np.array([len(read_array(folder, image, "norm_bb")) for image in images])
-    lengths = counts if number == "exact" else np.minimum(counts, int(number))
-    arrays = _cached_arrays(folder, images, lengths, cache or folder.with_name(f"{folder.name}.cache"))
+    table, image_boxes = _read_images(folder, images, None if number == "exact" else int(number))
+    lengths = np.array([len(boxes) for boxes in image_boxes])
     starts = np.cumsum(lengths) - lengths
     row_of = {image: row for row, image in enumerate(images)}
     rows = np.array([row_of[image] for image in (*ids, BLANK)])
     region = np.arange(lengths.max())
     mask = region < lengths[rows, None]
     index = np.where(mask, starts[rows, None] + region, -1).astype(np.int32)
-    boxes = np.where(mask[..., None], np.asarray(arrays["boxes"])[index], np.float32(0))
-    return arrays["features"], index, boxes
+    return table, index, np.where(mask[..., None], np.concatenate(image_boxes)[index], np.float32(0))
 
 
-def _cached_arrays(folder: Path, images: list[str], lengths: np.ndarray, cache: Path) -> Block:
-    """All regions of all images as two arrays, from the cache. lengths: (images,), number of regions of each."""
+def _read_images(folder: Path, images: Sequence[str], number: int | None) -> tuple[np.ndarray, list[np.ndarray]]:
+    """The features (K, D) float16 of all images, one after the other, and the boxes of each."""
     dimension = read_regions(folder, BLANK)[0].shape[1]  # all images must have as many numbers
-    starts = np.cumsum(lengths) - lengths
-
-    def make(start: int) -> Iterator[Block]:
-        block: list[tuple[np.ndarray, np.ndarray]] = []
-        first = int(np.searchsorted(starts, start))
-        for image, count in zip(images[first:], lengths[first:], strict=True):
-            features, boxes = read_regions(folder, image, dimension)
-            block.append((features[:count], boxes[:count]))
-            if sum(len(boxes) for _, boxes in block) >= ROWS_PER_BLOCK:
-                yield _concatenate(block)
-                block.clear()
-        if block:
-            yield _concatenate(block)
-
-    columns: Columns = {"features": ((dimension,), "<f2"), "boxes": ((4,), "<f4")}
-    key = f"file-{_key(folder, images, lengths)}"
-    return cached_arrays(cache, key, int(lengths.sum()), columns, make, f"reading {folder.name}")
-
-
-def _concatenate(block: list[tuple[np.ndarray, np.ndarray]]) -> Block:
-    features, boxes = zip(*block, strict=True)
-    return {"features": np.concatenate(features), "boxes": np.concatenate(boxes)}
-
-
-def _key(folder: Path, images: list[str], lengths: np.ndarray) -> str:
-    """A digest of the images, their numbers of regions, and the size and time of change of each file."""
-    digest = hashlib.blake2b(str(folder.resolve()).encode() + lengths.astype("<i8").tobytes(), digest_size=16)
-    for image in images:
-        status = (folder / f"{image}.npz").stat()
-        digest.update(f"{image}\n{status.st_size} {status.st_mtime_ns}\n".encode())
-    return digest.hexdigest()
+    boxes: list[np.ndarray] = []
+    with tempfile.TemporaryFile(prefix="travlr-") as file:
+        for image in tqdm(images, f"reading {folder.name}", disable=None, leave=False):
+            features, image_boxes = read_regions(folder, image, dimension)
+            file.write(features[:number].tobytes())
+            boxes.append(image_boxes[:number])
+        file.flush()
+        return np.memmap(file, np.float16, "r").reshape(-1, dimension), boxes  # the mapping outlives the open file
 
 
 def read_regions(folder: Path, image: str, dimension: int | None = None) -> tuple[np.ndarray, np.ndarray]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 import numpy as np
 import pyarrow as pa
@@ -40,19 +39,6 @@ class PictureSet:
     def area(self) -> Box:
         """The part of each picture that the cells fill."""
         return self.renderer.area if self.renderer is not None else WHOLE
-
-    def pictures(self, rows: np.ndarray) -> Iterator[np.ndarray]:
-        """Pictures (height, width, 3) uint8 of `rows`, increasing."""
-        if self.renderer is not None:
-            for start in range(0, len(rows), 16):
-                yield from self.renderer.arrays(self.grid[rows[start : start + 16]])
-            return
-        numbers = set(rows.tolist())
-        files = islice(self._files(), int(rows.max(initial=-1)) + 1)
-        yield from (picture for number, picture in enumerate(files) if number in numbers)
-
-    def _files(self) -> Iterable[np.ndarray]:
-        return self.decoded() if self.decoded else ()
 
 
 def grid_of(objects: pa.ChunkedArray, world: World) -> np.ndarray:

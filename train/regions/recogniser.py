@@ -8,7 +8,6 @@ weights are part of the project. `python scripts/train_recogniser.py` trains the
 from __future__ import annotations
 
 import functools
-import hashlib
 from pathlib import Path
 
 import numpy as np
@@ -62,12 +61,6 @@ def recogniser(path: Path = WEIGHTS) -> Recogniser:
             "train it with: python scripts/train_recogniser.py"
         ) from None
     return network.eval().requires_grad_(False)
-
-
-@functools.cache
-def weights_digest() -> bytes:
-    """SHA-256 of the weights file, part of the key of cached features."""
-    return hashlib.sha256(WEIGHTS.read_bytes()).digest()
 
 
 def resize_crops(crops: Tensor) -> Tensor:

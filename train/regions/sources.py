@@ -61,20 +61,20 @@ class RegionTable:
         return features, boxes, mask
 
 
-def make_regions(settings: RegionSettings, pictures: PictureSet, cache: Path | None = None) -> RegionTable:
-    """The regions of a split. cache: a folder for features, under a digest of the pictures; None for no cache.
+def make_regions(settings: RegionSettings, pictures: PictureSet) -> RegionTable:
+    """The regions of a split.
 
     `regions.context=auto` is `none` here: resolve it with `RegionSettings.for_model` first. Raises `ValueError` if
     the settings do not fit the pictures, or a file is damaged.
     """
-    regions = SOURCES[settings.source](settings, pictures, cache)
+    regions = SOURCES[settings.source](settings, pictures)
     return replace(regions, context=settings.context == "receptive_field")
 
 
 # Sources ---------------------------------------------------------------------------------------------------------
 
 
-def _scene(settings: RegionSettings, pictures: PictureSet, cache: Path | None) -> RegionTable:
+def _scene(settings: RegionSettings, pictures: PictureSet) -> RegionTable:
     """The bounding boxes of the objects, row by row, then empty cells up to `number`."""
     occupied = pictures.grid > 0
     objects = occupied.sum(axis=1)
@@ -83,7 +83,7 @@ def _scene(settings: RegionSettings, pictures: PictureSet, cache: Path | None) -
         raise ValueError(f"regions.number={number}: a picture has {most} objects; give at least {most}, or exact")
     padding = np.zeros_like(occupied) if settings.number == "exact" else ~occupied
     order = np.argsort(np.where(occupied, 0, np.where(padding, 1, 2)), axis=1, kind="stable")[:, :number]
-    boxes, index, table = cell_regions(pictures, occupied, cache, centred=True)
+    boxes, index, table = cell_regions(pictures, occupied, centred=True)
     is_region = np.take_along_axis(occupied | padding, order, axis=1)
     index = np.where(is_region, np.take_along_axis(index, order, axis=1), -1)
     boxes = np.take_along_axis(boxes, order[..., None], axis=1)
@@ -95,26 +95,26 @@ def _scene(settings: RegionSettings, pictures: PictureSet, cache: Path | None) -
     return RegionTable(table, index, boxes, empty=empty_rows(pictures.renderer))
 
 
-def _grid(settings: RegionSettings, pictures: PictureSet, cache: Path | None) -> RegionTable:
+def _grid(settings: RegionSettings, pictures: PictureSet) -> RegionTable:
     """One region for each cell, row by row."""
     cells = pictures.grid.shape[1]
     if settings.number not in ("exact", cells):
         raise ValueError(f"regions.number={settings.number}: regions.source=grid has {cells}, one for each cell")
-    _, index, table = cell_regions(pictures, np.ones(pictures.grid.shape, bool), cache)
+    _, index, table = cell_regions(pictures, np.ones(pictures.grid.shape, bool))
     index = np.concatenate([index, np.zeros((1, cells), np.int32)])
     boxes = cell_boxes(pictures.rows, pictures.columns, pictures.area)
     boxes = np.broadcast_to(boxes, (len(index), cells, 4))
     return RegionTable(table, index, boxes, empty=empty_rows(pictures.renderer))
 
 
-def _file(settings: RegionSettings, pictures: PictureSet, cache: Path | None) -> RegionTable:
+def _file(settings: RegionSettings, pictures: PictureSet) -> RegionTable:
     from train.regions.files import file_regions
 
     try:
-        return RegionTable(*file_regions(Path(str(settings.file)), pictures.ids, settings.number, cache))
+        return RegionTable(*file_regions(Path(str(settings.file)), pictures.ids, settings.number))
     except ValueError as error:
         raise ValueError(f"regions.file={error}") from None
 
 
-RegionSource = Callable[[RegionSettings, PictureSet, Path | None], RegionTable]
+RegionSource = Callable[[RegionSettings, PictureSet], RegionTable]
 SOURCES: dict[str, RegionSource] = {"scene": _scene, "grid": _grid, "file": _file}
