@@ -24,14 +24,12 @@ class RunSummary:
     """One run.
 
     info: the columns of results with one value for the run. settings: by dotted name (`training.steps`); empty if the
-    results do not record them. rows: (test setting, split) -> macro-F1, whether it is above random. impossible: test
-    settings in which the model's input does not determine the answer.
+    results do not record them. rows: (test setting, split) -> macro-F1, whether it is above random.
     """
 
     info: dict[str, Any]
     settings: dict[str, Any]
     rows: dict[tuple[str, str], tuple[float, bool]]
-    impossible: frozenset[str] = frozenset()
 
     def score(self, test: str, split: str) -> float:
         """NaN where the run was not tested."""
@@ -89,9 +87,6 @@ def run_summaries(runs: Runs) -> list[RunSummary]:
     columns = (results[name] for name in ("name", "test_setting", "split", "macro_f1"))
     for name, test, split, score, above in zip(*columns, results["above_random"].fillna(False), strict=True):
         summaries[name].rows[test, split] = float(score), bool(above)
-    impossible = results[results["possible"].eq(False).fillna(False)]
-    for name, tests in impossible.groupby("name")["test_setting"]:
-        summaries[name] = replace(summaries[name], impossible=frozenset(tests))
     return list(summaries.values())
 
 
@@ -178,10 +173,6 @@ class SeedAverage:
         """Whether each averaged run is above random: there is no test of the mean."""
         rows = [run.rows.get((test, split)) for run in self.averaged]
         return bool(rows) and all(row is not None and row[1] for row in rows)
-
-    def mark(self, test: str) -> str:
-        """! where the test is impossible for an averaged run."""
-        return "!" if any(test in run.impossible for run in self.averaged) else ""
 
     def numbers(self, test: str, split: str = "test_ood") -> dict[str, Any]:
         """Columns of a table's data; without runs, all but `runs` are missing."""

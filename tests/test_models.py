@@ -1049,7 +1049,7 @@ def test_pictures_seen_once_give_the_answers_of_pictures_seen_each_time(monkeypa
     raw = raw.take(np.array([*range(20), 3, 3, 11]))  # three pictures repeat
     model = make_model("albef", "tiny", vocabulary=200).eval()
     examples = Examples(
-        raw, WordTokenizer(grammar_tokenizer()), VisualSettings("pixels", RegionSettings(), model.shape.picture)
+        raw, WordTokenizer(grammar_tokenizer()), VisualSettings("pixels", RegionSettings(), side=model.shape.picture)
     )
     assert isinstance(model, Albef)
     with torch.no_grad():

@@ -158,7 +158,7 @@ def test_a_damaged_picture_is_named_in_one_line() -> None:
 
 
 def test_a_dataset_s_files_give_what_its_generator_renders(data: Path, files: Path) -> None:
-    visual = VisualSettings("pixels", RegionSettings(), 192, OTHER)
+    visual = VisualSettings("pixels", RegionSettings(), side=192, statistics=OTHER)
     shown, hidden = np.ones(4, bool), np.zeros(4, bool)
     of_file, rendered = (TrainingDataset(folder).raw("validation", 13) for folder in (files, data))
     few = np.array([1, 4, 5, 9, 12])

@@ -18,7 +18,6 @@ from train.data.batching import visible_modalities as shown_in
 from train.data.examples import Examples, RawExamples
 from train.data.inputs import Inputs
 from train.data.sources import stream_examples
-from train.learning.testing import possible
 from train.models import MODELS
 from train.models.layers import Model
 from train.regions.receptive_field import add_context
@@ -31,7 +30,6 @@ from travlr.scene import World
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 ALL = np.arange(24)
-CONTEXT = RegionSettings(context="receptive_field")
 
 
 def raw() -> RawExamples:
@@ -110,36 +108,12 @@ def test_moving_an_object_changes_the_logits(name: str, options: dict[str, Any],
         assert change > max(1e-7, 100 * noise), setting
 
 
-@pytest.mark.parametrize("options", [{}, {"controlled": True}], ids=["published", "controlled"])
-@pytest.mark.parametrize("name", [name for name, model in MODELS.items() if model.architecture.sees == "regions"])
-def test_only_a_model_with_boxes_sees_places_in_features_of_objects_alone(name: str, options: dict[str, Any]) -> None:
-    regions = RegionSettings(context="none")
-    for _, change, noise in changes(name, options, regions):
-        assert noise < 1e-12 and (change > 1e-7 if MODELS[name].architecture.takes_boxes else change < 1e-12)
-    run = Run(model=name, regions=regions, **options)
-    assert run.sees_places == MODELS[name].architecture.takes_boxes and Run(model=name, **options).sees_places
-
-
-def test_a_score_that_is_impossible_is_told_apart() -> None:
-    """VisualBERT without places, on the task that asks about them, from images alone: nothing else."""
-    blind = {"model": "visualbert", "regions": RegionSettings(context="none")}
-    settings = ("image", "caption", "image+caption")
-    found = {
-        (task, setting, which)
-        for task in ("spatiality", "cardinality", "quantifiers", "comparison")
-        for setting in settings
-        for which, more in (("blind", blind), ("auto", {"model": "visualbert"}), ("uniter", {"model": "uniter"}))
-        if not possible(Run(task=task, **more), setting)
-    }
-    assert found == {("spatiality", "image", "blind")}
-
-
 # Features ------------------------------------------------------------------------------------------------------------
 
 
 def test_features_keep_their_width_and_sign_and_the_content_is_in_them() -> None:
     grid = random_grid(World(), 30)
-    alone, whole = (make_regions(settings, scenes_of(PAPER, grid)) for settings in (RegionSettings(), CONTEXT))
+    alone, whole = (make_regions(RegionSettings(), scenes_of(PAPER, grid), boxes) for boxes in (True, False))
     (own, boxes, mask), (features, same_boxes, same_mask) = (found.take(np.arange(30)) for found in (alone, whole))
     np.testing.assert_array_equal(boxes, same_boxes)
     np.testing.assert_array_equal(mask, same_mask)
@@ -150,10 +124,10 @@ def test_features_keep_their_width_and_sign_and_the_content_is_in_them() -> None
 
 def test_place_and_content_can_be_read_off_linearly() -> None:
     """A least-squares reader of shapes and centres, made on some pictures, reads others to a fifth of a cell."""
-    kinds, settings = World().kinds, CONTEXT
+    kinds = World().kinds
     shapes = np.array([World().shapes.index(shape) for _, shape, _ in kinds])
     grid = random_grid(World(), 400, share=0.2)
-    found = make_regions(settings, scenes_of(PAPER, grid))
+    found = make_regions(RegionSettings(), scenes_of(PAPER, grid), takes_boxes=False)
     features, boxes, mask = found.take(np.arange(400))
     content = shapes[found.index[:-1][:, : mask.shape[1]][mask] - 1]
     centres = (boxes[mask][:, :2] + boxes[mask][:, 2:]) / 2
@@ -172,7 +146,8 @@ def test_surroundings_fall_off_with_distance() -> None:
         grid = np.zeros((2, 36), int)
         grid[:, 0] = 5
         grid[1, list(cells)] = 1
-        return np.diff(make_regions(CONTEXT, scenes_of(PAPER, grid)).take([0, 1])[0][:, 0], axis=0)[0]
+        found = make_regions(RegionSettings(), scenes_of(PAPER, grid), takes_boxes=False)
+        return np.diff(found.take([0, 1])[0][:, 0], axis=0)[0]
 
     sizes = [float(np.linalg.norm(felt(cell))) for cell in (1, 7, 2, 3, 5)]
     assert sizes == sorted(sizes, reverse=True) and sizes[0] > 10 * sizes[-1] > 0
@@ -209,17 +184,16 @@ def test_features_do_not_change_between_versions() -> None:
 
 @pytest.mark.parametrize("source", ["scene", "grid"])
 def test_pictures_from_files_give_what_rendered_ones_do(source: str) -> None:
-    scenes, settings = scenes_of(PAPER, random_grid(World(), 6)), CONTEXT.changed(source=source)
-    rendered, decoded = make_regions(settings, scenes), make_regions(settings, files_of(scenes))
+    scenes, settings = scenes_of(PAPER, random_grid(World(), 6)), RegionSettings(source=source)
+    rendered, decoded = (make_regions(settings, some, takes_boxes=False) for some in (scenes, files_of(scenes)))
     for rows in ([0, 1, 2, 3, 4, 5], [RegionTable.BLANK]):
         for a, b in zip(rendered.take(rows), decoded.take(rows), strict=True):
             np.testing.assert_allclose(a, b, atol=1e-2)
 
 
-@pytest.mark.parametrize("context", ["none", "receptive_field"])
-def test_the_blank_picture_is_one_white_region(context: str) -> None:
+@pytest.mark.parametrize("takes_boxes", [True, False])
+def test_the_blank_picture_is_one_white_region(takes_boxes: bool) -> None:
     grid = random_grid(World(), 3)
-    settings = RegionSettings(number=30, context=context)
-    whole = make_regions(settings, scenes_of(PAPER, grid))
+    whole = make_regions(RegionSettings(number=30), scenes_of(PAPER, grid), takes_boxes)
     _, boxes, mask = whole.take([RegionTable.BLANK])
     assert mask.shape == (1, 1) and boxes.tolist() == [[[0, 0, 1, 1]]]

@@ -77,16 +77,6 @@ def test_a_grid_averages_all_seeds_where_none_has_converged() -> None:
     ]  # fmt: skip
 
 
-def test_a_grid_marks_scores_that_are_impossible_and_says_why() -> None:
-    rows = three_seeds([90], [50]) + three_seeds([60], [50], model="visualbert")
-    plain = grid_table(rows)
-    for one in rows:
-        one["possible"] = one["model"] == "uniter" or one["test_setting"] != "image"
-    text = grid_table(rows)
-    assert "48.00!(-2.00)" in grid_line(text, "visualbert") and "!" not in grid_line(text, "uniter")
-    assert "regions.context=none" in text and "regions.context" not in plain and "!" not in plain
-
-
 def test_what_had_no_answers_is_counted_apart() -> None:
     known: dict[str, Any] = {"train_examples": 128_000, "unlabelled_examples": 31_500}
     for table in (

@@ -52,7 +52,6 @@ NEWER = (
     "couples_right",
     "couples_low",
     "couples_high",
-    "possible",
     "unlabelled_examples",
     "floor_unbound",
     "floor_unbound_accuracy",

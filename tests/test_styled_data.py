@@ -208,7 +208,7 @@ def test_features_of_empty_cells_and_blank_pictures(style: str) -> None:
     grid = np.zeros((2, 36), int)
     grid[:, 3], grid[1, 7] = 4, 4
     pictures = PictureSet(["a", "b"], grid, 6, 6, renderer)
-    regions = make_regions(RegionSettings(source="grid", context="receptive_field"), pictures)
+    regions = make_regions(RegionSettings(source="grid"), pictures, takes_boxes=False)
     index, blank = regions.index[0], regions.index[-1]
     assert (blank == 0).all() and ((index >= regions.empty) == (grid[0] > 0)).all()
     white = regions.table[0]

@@ -248,31 +248,6 @@ def test_tables_10_to_12() -> None:
     assert TABLES["table11"](runs_of(rows)).missing == TABLES["table12"](runs_of(rows)).missing == 6 * 5
 
 
-@pytest.mark.parametrize("name", ["table2", "table10"])
-def test_scores_that_are_impossible_are_marked_and_a_note_says_why(name: str) -> None:
-    about: dict[str, Any] = {"setting": "image", "task": "spatiality", "seed": 0}
-    rows = made(flat(50), model="visualbert", **about) + made(flat(60), model="uniter", **about)
-    assert all("regions.context" not in note for note in TABLES[name](runs_of(rows)).notes)
-    for row in rows:
-        row["possible"] = row["model"] == "uniter" or row["test_setting"] != "image"
-    table = TABLES[name](runs_of(rows))
-    models = {"VisualBERT", "UNITER"}
-    marks = {
-        cell.text: [score.mark for score in row if score.value is not None]
-        for row in own(table)
-        for cell in row
-        if cell.text in models and any(score.value is not None for score in row)
-    }
-    assert (
-        marks
-        == {
-            "table2": {"VisualBERT": ["!", "", ""], "UNITER": ["", "", ""]},
-            "table10": {"VisualBERT": ["!", "!"], "UNITER": ["", ""]},
-        }[name]
-    )
-    assert sum("regions.context=none" in note for note in table.notes) == 1
-
-
 def test_few_shot_before_and_after() -> None:
     about: dict[str, Any] = {"model": "lxmert", "task": "spatiality", "seed": 0}
     before = made(flat(50), above=False, setting="image", **about)

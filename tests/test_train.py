@@ -25,7 +25,7 @@ from train.results.predictions import read_predictions
 from train.results.store import read_curve, read_results
 from train.results.tables import transfer_table
 from train.run import run
-from travlr import Cardinality, Spatiality
+from travlr import Cardinality
 from travlr.config import Count
 from travlr.generate import GenerateArguments, Generator, generate_dataset
 from travlr.tasks import TASKS
@@ -133,7 +133,7 @@ def test_intervals_are_over_scenes_where_examples_share_one(monkeypatch: pytest.
     raw = SimpleNamespace(queries=["?"] * 2, answers=np.array([True, False]), grid=np.ones((2, 9)))
     parts: Any = SimpleNamespace(
         source=SimpleNamespace(raw=lambda _: raw, folder="none"),
-        run=SimpleNamespace(test_settings=("image",), sees_places=True),
+        run=SimpleNamespace(test_settings=("image",)),
         examples=lambda _: examples,
     )
     monkeypatch.setattr("train.learning.testing.predict", lambda *_: {"image": logits})
@@ -258,23 +258,9 @@ def test_unlabelled_pairs_beside_labelled_examples(data: str, tmp_path: Path, mo
     )
     losses = [point["consistency_loss"] for point in read_curve(tmp_path / rows[0]["name"])]
     assert sum(loss is not None and loss > 0 for loss in losses) == 1
-    assert {(row["train_examples"], row["unlabelled_examples"], row["possible"]) for row in rows} == {(100, 100, True)}
+    assert {(row["train_examples"], row["unlabelled_examples"]) for row in rows} == {(100, 100)}
     printed = transfer_table(rows)
     assert "100 labelled examples; 100 unlabelled pairs" in " ".join(printed.split()) and "!" not in printed
-
-
-def test_a_model_that_sees_no_places_has_its_impossible_scores_marked(tmp_path: Path) -> None:
-    folder = str(tmp_path / "spatiality")
-    count = Count(train=60, validation=20, test_ind=20, test_ood=20)
-    generate_dataset(Spatiality(count=count), GenerateArguments(out=folder, workers=1), log=lambda line: None)
-    for context, marks in (("none", 2), ("auto", 0)):
-        config = tiny(folder, tmp_path, model="visualbert", setting="image", task="spatiality")
-        rows = run(config.changed(regions=RegionSettings(context=context)), log=lambda line: None)
-        assert sum(row["possible"] is False for row in rows) == marks
-        assert all(row["test_setting"] == "image" for row in rows if not row["possible"])
-        text = transfer_table(rows)
-        image, _ = [line for line in text.splitlines() if line.startswith("image (own)")]  # macro-F1, then couples
-        assert image.count("!") == marks and ("regions.context=none" in text) == bool(marks)
 
 
 def test_a_word_that_the_tokenizer_does_not_know_is_refused_by_name() -> None:

@@ -21,7 +21,7 @@ class Architecture:
     """What a model takes and offers. `train.models` has the classes.
 
     sees: the visual input, beside text: `regions`, `pixels` or `nothing`. takes_boxes: whether the boxes of regions are
-    part of the input; if not, only features can hold the places of regions (`regions.context`). teacher: whether the
+    part of the input; if not, the features of rendered regions hold their places. teacher: whether the
     model has a momentum teacher, for the loss `distillation`. separate_vision: whether `Model.encode_vision` gives
     the states of pictures alone, so that each picture is encoded once for all texts. first_position: the position of
     the first token. controlled: whether the model has the variant of section 5.1. batch_size, learning_rate: the
@@ -69,7 +69,6 @@ CHECKPOINT_FILES = (
 SIZES = {"tiny": "", "small": "", "base": "the published architecture"}
 SETTINGS = {"image": "", "caption": "", "image+caption": "", "mixed": "modal dropout"}
 PRECISIONS = {"float32": "", "bf16": "", "auto": "bf16 where the device computes in it"}
-RENDERED = ("scene", "grid")  # sources whose features are of one cell each
 MAX_SEED = (1 << 43) - 1  # seeds of dropout are made from it, and torch takes no larger ones
 VALIDATION = 2000  # examples in each validation, or the whole split
 
@@ -131,11 +130,7 @@ def architecture_of(model: str) -> Architecture:
 
 
 class RegionSettings(Settings):
-    """The source of the regions of a picture, and their number.
-
-    `context=receptive_field` adds the place of a region and its surroundings to its features, as in
-    the features of a detector (train/regions/receptive_field.py).
-    """
+    """The source of the regions of a picture, and their number."""
 
     source: Literal["scene", "grid", "file"] = Field(
         "scene",
@@ -146,25 +141,14 @@ class RegionSettings(Settings):
         description="exact: all objects, or all regions of file; a number pads with empty cells (scene) or takes the "
         "first so many (file)",
     )
-    context: Literal["auto", "none", "receptive_field"] = Field(
-        "auto", description="of scene and grid, what features hold; auto: their place too, where models take no boxes"
-    )
     file: PathText | None = Field(None, description="of file: a folder of UNITER's .npz")
 
     @model_validator(mode="after")
     def _fits(self) -> RegionSettings:
-        if self.context == "receptive_field" and self.source not in RENDERED:
-            raise ValueError(f"regions.context=receptive_field: regions.source={self.source} has its own features")
         if (self.file is not None) != (self.source == "file"):
             needs = "give regions.file" if self.source == "file" else "leave out regions.file"
             raise ValueError(f"regions.source={self.source}: {needs}")
         return self
-
-    def for_model(self, takes_boxes: bool) -> RegionSettings:
-        """The settings with `context=auto` resolved. takes_boxes: whether the model takes boxes."""
-        if self.context != "auto":
-            return self
-        return self.changed(context="none" if takes_boxes or self.source not in RENDERED else "receptive_field")
 
 
 class Optimiser(Settings):
@@ -312,20 +296,6 @@ class Run(Settings):
     @property
     def learning_rate(self) -> float:
         return self.optimiser.learning_rate or self._table_5()[1]
-
-    @property
-    def model_regions(self) -> RegionSettings:
-        """`regions`, with `context=auto` resolved for this model."""
-        return self.regions.for_model(self.architecture.takes_boxes or self.architecture.sees != "regions")
-
-    @property
-    def sees_places(self) -> bool:
-        """Whether the model's input holds the places of the objects. It does not if the model takes no boxes and the
-        features are those of the objects alone; the features of a file may hold places."""
-        regions, architecture = self.model_regions, self.architecture
-        if architecture.sees != "regions" or architecture.takes_boxes:
-            return True
-        return regions.context != "none" or regions.source not in RENDERED
 
     @property
     def test_settings(self) -> tuple[str, ...]:

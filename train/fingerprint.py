@@ -21,7 +21,7 @@ def fingerprint(config: Run, dataset: str) -> dict[str, Any]:
     return values | {  # names of the hub stay as they are
         "start": config.start and _run_of(config.start),
         "pretrained": config.pretrained and checkpoint_digest(config.pretrained),
-        "regions": config.model_regions.model_dump() | {"file": path_digest(config.regions.file)},
+        "regions": config.regions.model_dump() | {"file": path_digest(config.regions.file)},
         "dataset": dataset,
     }
 

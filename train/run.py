@@ -152,7 +152,7 @@ def load_weights(learner: Learner, path: Path) -> None:
 
 def visual_settings(config: Run) -> VisualSettings:
     """The image inputs of the model. Pixels are normalised with the statistics of the checkpoint."""
-    visual = VisualSettings(config.architecture.sees, config.model_regions)
+    visual = VisualSettings(config.architecture.sees, config.regions, config.architecture.takes_boxes)
     if visual.sees != "pixels":
         return visual
     statistics = pixel_statistics(config.pretrained) if config.pretrained else PUBLISHED

@@ -126,7 +126,7 @@ def measure_model(one: ProbeInput, model: LoadedModel, log: Log) -> Result:
     precision = getattr(scorer, "precision_name", "float32" if config.precision == "auto" else config.precision)
     settings = {"weights": model.weights, "precision": precision}  # all that determines the scores
     settings |= {name: getattr(config, name) for name in ("head", "question", "size")}
-    settings["regions"] = regions_of(config.regions, model.name)
+    settings["regions"] = regions_of(config.regions)
     if prompt := getattr(scorer, "prompt", ""):  # earlier runs may have asked the question with two beginnings
         settings["prompt"] = prompt
     folder, fingerprint = _folder(one, model.name, {"model": model.name, **settings})

@@ -38,11 +38,10 @@ def signed(difference: float) -> str:
 
 
 def average_cell(average: SeedAverage, test: str, split: str, difference: float = math.nan) -> Cell:
-    """A mean as in Table 2, with its mark; or that its runs differ in more than the seed."""
+    """A mean as in Table 2; or that its runs differ in more than the seed."""
     if average.mixed:
         return Cell(f"{len(average.runs)} runs differ")
-    cell = score_cell(average.score(test, split), difference, average.above_random(test, split))
-    return replace(cell, mark=average.mark(test))
+    return score_cell(average.score(test, split), difference, average.above_random(test, split))
 
 
 def score_cell(score: float, difference: float = math.nan, above: bool = False) -> Cell:
@@ -147,11 +146,6 @@ def run_notes(included: Sequence[RunSummary]) -> list[str]:
     if any(run.settings.get("training.auxiliary_targets") for run in included):
         facts.append("those of training.auxiliary_targets=true also learn the intermediate steps of an answer")
     lines = [f"Ours: {'; '.join([*facts, *each('hardware')])}."]
-    if any(run.impossible for run in included):
-        lines.append(
-            "!: nothing that the model is shown there tells the answer; its regions hold no places "
-            "(regions.context=none)."
-        )
     if other := sum(run.weights != "pretrained" for run in included):
         lines.append(
             f"The paper's runs started from pretrained weights, {other} of our {len(included)} did not: those scores "

@@ -23,6 +23,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -151,11 +152,9 @@ def scenes(count: int) -> RawExamples:
 
 
 def sight_of(name: str, size: str = "base") -> VisualSettings:
-    sees, regions = (
-        MODELS[name].architecture.sees,
-        RegionSettings(number=REGIONS).for_model(MODELS[name].architecture.takes_boxes),
-    )
-    return VisualSettings(sees, regions, shape_of(name, size).picture if sees == "pixels" else 0)
+    architecture = MODELS[name].architecture
+    side = shape_of(name, size).picture if architecture.sees == "pixels" else 0
+    return VisualSettings(architecture.sees, RegionSettings(number=REGIONS), architecture.takes_boxes, side)
 
 
 # One pair of loops -----------------------------------------------------------------------------------------------
@@ -293,8 +292,7 @@ def default_run(name: str, setting: str, folder: Path, steps: int, precision: st
     """Milliseconds of a step of the default run: where they go, and how many steps a second that makes."""
     run = Run(model=name, setting=setting, data=str(folder), training=Training(steps=250))
     source, words = TrainingDataset(folder), tokenizer_for(run)
-    sees = MODELS[name].architecture.sees
-    parts = RunData(run, source, words, VisualSettings(sees, run.model_regions, shape_of(name, run.size).picture))
+    parts = RunData(run, source, words, replace(sight_of(name, run.size), regions=run.regions))
     regions = parts.examples("validation").regions
     model, _ = build_model(run, words, regions.dimension if regions else 0, lambda _: None)
     schedule = training_schedule(parts)
@@ -343,7 +341,7 @@ def steps_of_one(folder: str, steps: int) -> None:
     precision = chosen_precision("auto", "cpu")
     run = Run(model="uniter", setting="caption", data=folder, training=Training(steps=250))
     source, words = TrainingDataset(Path(folder)), tokenizer_for(run)
-    parts = RunData(run, source, words, VisualSettings("regions", run.model_regions))
+    parts = RunData(run, source, words, VisualSettings("regions", run.regions, run.architecture.takes_boxes))
     regions = parts.examples("validation").regions
     model, _ = build_model(run, words, regions.dimension if regions else 0, lambda _: None)
     schedule = training_schedule(parts)

@@ -45,7 +45,7 @@ class Examples:
         self.regions: RegionTable | None = None
         self.pixels: Pictures | FilePictures | None = None
         if visual.sees == "regions":
-            self.regions = make_regions(visual.regions, raw.picture_set())
+            self.regions = make_regions(visual.regions, raw.picture_set(), visual.takes_boxes)
         elif visual.sees == "pixels" and raw.renderer is not None:
             self.pixels = Pictures(raw.renderer, visual.side, visual.statistics)
         elif visual.sees == "pixels" and raw.encoded is not None:
@@ -90,10 +90,11 @@ class Examples:
 
 @dataclass(frozen=True)
 class VisualSettings:
-    """The visual input of a model. sees: `regions`, `pixels` or `nothing`. side: width and height in pixels."""
+    """The visual input of a model. sees, takes_boxes: as in `Architecture`. side: width and height in pixels."""
 
     sees: str
     regions: RegionSettings
+    takes_boxes: bool = True
     side: int = 0
     statistics: Statistics = PUBLISHED
 

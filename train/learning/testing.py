@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 import torch
 
-from train.config import Run
 from train.data.batching import MODALITIES, sorted_batches, visible_modalities
 from train.data.examples import Examples
 from train.data.inputs import Inputs
@@ -23,7 +22,6 @@ from train.results.predictions import predictions_table
 from train.results.scores import by_group, couple_scores, score_predictions
 from train.results.store import result_row
 from travlr.baselines import best_unbound, dataset_baselines
-from travlr.tasks import task_class
 
 MAX_VISION = 1 << 26  # numbers of image states in memory at a time: 256 MiB
 
@@ -48,14 +46,9 @@ def test_matrix(data: RunData, model: Model, device: str, precision: str) -> tup
             scores = score_predictions(examples.answers, logits, scenes)
             groups = by_group(examples.answers, logits, examples.groups.tolist(), scenes)
             couples = couple_scores(examples.answers, logits)
-            rows.append(result_row(setting, split, scores, baselines, groups, couples, possible(data.run, setting)))
+            rows.append(result_row(setting, split, scores, baselines, groups, couples))
             predictions.append(predictions_table(examples.ids, split, setting, logits, examples.answers))
     return rows, predictions
-
-
-def possible(run: Run, setting: str) -> bool:
-    """Whether the model's input in a test setting contains what the task asks about (see `Run.sees_places`)."""
-    return setting != "image" or run.sees_places or task_class(run.task).decided_by != "place"
 
 
 @torch.inference_mode()

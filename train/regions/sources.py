@@ -61,14 +61,14 @@ class RegionTable:
         return features, boxes, mask
 
 
-def make_regions(settings: RegionSettings, pictures: PictureSet) -> RegionTable:
-    """The regions of a split.
+def make_regions(settings: RegionSettings, pictures: PictureSet, takes_boxes: bool = True) -> RegionTable:
+    """The regions of a split, for a model that takes boxes or not: without them, features hold the places of regions.
 
-    `regions.context=auto` is `none` here: resolve it with `RegionSettings.for_model` first. Raises `ValueError` if
-    the settings do not fit the pictures, or a file is damaged.
+    A file's features stay as they are. Raises `ValueError` if the settings do not fit the pictures, or a file is
+    damaged.
     """
     regions = SOURCES[settings.source](settings, pictures)
-    return replace(regions, context=settings.context == "receptive_field")
+    return replace(regions, context=not takes_boxes and settings.source != "file")
 
 
 # Sources ---------------------------------------------------------------------------------------------------------

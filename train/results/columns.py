@@ -43,7 +43,6 @@ RESULT_COLUMNS: dict[str, type] = {
     "couples_right": float,  # percent of couples with both answers right
     "couples_low": float,  # 95 %, of couples_right
     "couples_high": float,
-    "possible": bool,  # False where the model's input does not determine the answer, so that a score means nothing
     "groups": str,  # JSON: first item of the pair -> its scores
     "examples": int,
     "parameters": int,  # trainable

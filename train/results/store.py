@@ -105,14 +105,13 @@ def result_row(
     baselines: Mapping[str, BaselineScore],
     groups: Mapping[str, Scores] | None = None,
     couples: Mapping[str, float] | None = None,
-    possible: bool | None = None,
 ) -> Row:
     """The score columns of one row. baselines: of this split, by the names of `train.results.columns.BASELINES`.
     groups, couples: as `train.results.scores.by_group` and `couple_scores` return them.
     """
     by_group = {name: asdict(part) for name, part in (groups or {}).items()}
     row = {"test_setting": test_setting, "split": split, "test": TEST, **asdict(scores)}
-    row |= {"groups": json.dumps(by_group) if by_group else None, "possible": possible}
+    row |= {"groups": json.dumps(by_group) if by_group else None}
     row |= couples or {}
     for name, baseline in baselines.items():
         row |= {f"floor_{name}": baseline.macro_f1, f"floor_{name}_accuracy": baseline.accuracy}

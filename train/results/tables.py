@@ -81,7 +81,7 @@ def _measured(row: Row | None, name: str, interval: str, mark: str) -> str:
 
 
 def _marked_score(row: Row | None) -> str:
-    mark = "" if row is None else "!" if row["possible"] is False else "*" if row["above_random"] else " "
+    mark = "" if row is None else "*" if row["above_random"] else " "
     return _measured(row, "macro_f1", "interval", mark)
 
 
@@ -102,13 +102,6 @@ def _examples(row: Row) -> list[str]:
     """How many labelled and unlabelled examples a run was trained on."""
     pairs = _number(row["unlabelled_examples"] or None, "unlabelled pairs of image and caption")
     return [*_number(row["train_examples"], "labelled examples" if pairs else "training examples"), *pairs]
-
-
-def _impossible_note(rows: Iterable[Row]) -> str:
-    """The explanation of the mark !, where a score has one."""
-    if all(row["possible"] is not False for row in rows):
-        return ""
-    return " ! the answer is not in the model's input: its regions hold no places (regions.context=none)."
 
 
 def transfer_table(rows: Sequence[Row]) -> str:
@@ -139,8 +132,8 @@ def transfer_table(rows: Sequence[Row]) -> str:
     lines += _group_lines(by_test, main)
     tests = sorted({row["test"] for row in rows if row["test"]})
     lines += ["", _fill(f"* above random: {' or '.join(tests) or 'test not recorded'}. Baselines: rules fitted on the "
-                        f"training split; unbound: python -m travlr.baselines. A coin has 25 % of couples."
-                        f"{_impossible_note(rows)}")]  # fmt: skip
+                        f"training split; unbound: python -m travlr.baselines. A coin has 25 % of "
+                        "couples.")]  # fmt: skip
     return "\n".join(lines)
 
 
@@ -195,7 +188,7 @@ def grid_table(rows: Sequence[Row]) -> str:
     explanation = (
         "Mean macro-F1 on test_ood (difference from test_ind) of the converged runs, or of all where none has "
         "converged. Converged: how many runs are above random on test_ind in their own setting (image+caption for "
-        f"mixed). * every run averaged is above random.{_impossible_note(rows)}"
+        "mixed). * every run averaged is above random."
     )
     lines.append(_fill(explanation))
     lines += [_fill(f"[{number}] {note}") for number, note in enumerate(legend, 1)]
@@ -257,8 +250,7 @@ def _mean_text(out: Sequence[Row], within: Sequence[Row], runs: int) -> str:
     if len(out) < runs:
         return ""
     mean = statistics.fmean(row["macro_f1"] for row in out)
-    impossible = any(row["possible"] is False for row in out)
-    mark = "!" if impossible else "*" if all(row["above_random"] for row in out) else " "
+    mark = "*" if all(row["above_random"] for row in out) else " "
     if len(within) < runs:
         return f"{score_text(mean)}{mark}"
     change = round(mean - statistics.fmean(row["macro_f1"] for row in within), 2) + 0.0  # never -0.00

@@ -205,12 +205,9 @@ def _source(scorer: Scorer) -> str:
     return hashlib.sha256(code.encode()).hexdigest()
 
 
-def regions_of(settings: RegionSettings, name: str) -> Mapping[str, Any] | None:
-    """The region settings of a model, with digests of files in place of paths; None for the default grid."""
-    regions = settings.for_model(takes_boxes=name.partition(":")[0] != "visualbert")
-    if regions == GRID.changed(context="none"):
-        return None
-    return regions.model_dump() | {"file": path_digest(regions.file)}
+def regions_of(settings: RegionSettings) -> Mapping[str, Any] | None:
+    """The region settings, with a digest of the file in place of its path; None for the default grid."""
+    return None if settings == GRID else settings.model_dump() | {"file": path_digest(settings.file)}
 
 
 def weights_of(name: str) -> str:

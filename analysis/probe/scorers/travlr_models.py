@@ -53,8 +53,8 @@ def travlr_scorer(
         raise ValueError(f"head=itc: model={name} has itm only")
     if sees_pixels and regions is not None:
         raise ValueError(f"regions: model={name} sees pixels, not regions")
-    settings = (regions or RegionSettings(source="grid")).for_model(ARCHITECTURES[kind].takes_boxes)
-    find, width = (None, 0) if sees_pixels else finder(settings)
+    settings = regions or RegionSettings(source="grid")
+    find, width = (None, 0) if sees_pixels else finder(settings, ARCHITECTURES[kind].takes_boxes)
     changes: dict[str, Any] = {"feature_width": width} if width else {}
     try:
         with quiet():
@@ -148,26 +148,27 @@ def projections_of(name: str, checkpoint: str, width: int) -> nn.ModuleDict:
 # Regions ----------------------------------------------------------------------------------------------------------
 
 
-def finder(settings: RegionSettings) -> tuple[Find, int]:
+def finder(settings: RegionSettings, takes_boxes: bool) -> tuple[Find, int]:
     """A function that finds the regions of a picture, and the width of their features. Raises ValueError for a source
     that needs more than pictures, or cannot be read."""
     if settings.source not in FINDERS:
         raise ValueError(f"regions.source={settings.source}: choose one of {', '.join(FINDERS)}")
-    return FINDERS[settings.source](settings)
+    return FINDERS[settings.source](settings, takes_boxes)
 
 
-def _grid(settings: RegionSettings) -> tuple[Find, int]:
+def _grid(settings: RegionSettings, takes_boxes: bool) -> tuple[Find, int]:
     def find(image: Image.Image) -> tuple[np.ndarray, np.ndarray]:
         picture = np.asarray(image.convert("RGB"))
         cells = np.ones((1, ROWS * COLUMNS), np.int16)
-        table = make_regions(settings, PictureSet(["picture"], cells, ROWS, COLUMNS, decoded=lambda: [picture]))
+        pictures = PictureSet(["picture"], cells, ROWS, COLUMNS, decoded=lambda: [picture])
+        table = make_regions(settings, pictures, takes_boxes)
         features, boxes, _ = table.take([0])
         return features[0], boxes[0]
 
     return find, DIMENSION
 
 
-def _file(settings: RegionSettings) -> tuple[Find, int]:
+def _file(settings: RegionSettings, takes_boxes: bool) -> tuple[Find, int]:
     from train.regions.files import BLANK, read_regions
 
     folder = Path(str(settings.file))
@@ -197,4 +198,4 @@ def _file(settings: RegionSettings) -> tuple[Find, int]:
     return find, first.shape[1]
 
 
-FINDERS: dict[str, Callable[[RegionSettings], tuple[Find, int]]] = {"grid": _grid, "file": _file}
+FINDERS: dict[str, Callable[[RegionSettings, bool], tuple[Find, int]]] = {"grid": _grid, "file": _file}
