@@ -7,6 +7,7 @@ import shutil
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -224,6 +225,13 @@ class Adjacency(SimpleTask):
         names = [*arguments.values(), *random.sample(self.names(but=arguments.values()), 5)]
         return self.place(random, names, [(row, column), second, *others])
 
+    def exchange(self, scene: Scene, random: Random, first: str, second: str) -> Scene:
+        """The second object and any other but the first exchange their places."""
+        a, b = self.places(scene, first, second)
+        other = random.choice([one for one in scene if one not in (a, b)])
+        moved = replace(b, row=other.row, column=other.column), replace(other, row=b.row, column=b.column)
+        return tuple(one for one in scene if one not in (b, other)) + moved
+
 
 def own(task: type) -> str:
     return f"{task.__module__}:{task.__name__}"
@@ -277,6 +285,41 @@ def test_audit_passes_other_simple_tasks(name: str, tmp_path: Path) -> None:
     task, checks = use_task(name), {check.name: check for check in audit(written(name, tmp_path / "data"), workers=1)}
     assert [check for check in checks.values() if check.status == "FAIL"] == []
     assert ("it has no recount of its own" in checks["answer"].detail) == (task.recount is SimpleTask.recount)
+
+
+def test_strict_couples_of_a_simple_task_differ_by_its_exchange(tmp_path: Path) -> None:
+    config = config_of(own(Adjacency), preset="strict", image=Image())
+    seen = set()
+    for split in SPLITS:
+        examples = list(iterate(config, split, 0, 60))
+        for one, other in zip(examples[0::2], examples[1::2], strict=True):
+            assert (one.query, one.answer) == (other.query, not other.answer)
+            assert {(o.row, o.column) for o in one.scene} == {(o.row, o.column) for o in other.scene}
+            for word in ("colour", "shape"):
+                here, there = (Counter(getattr(o, word) for o in example.scene) for example in (one, other))
+                assert here == there
+        for answer in (False, True):
+            times = Counter(tuple(example.pair) for example in examples if example.answer == answer)
+            assert max(times.values()) - min(times.values()) <= 1
+        seen |= {(e.query, frozenset((o.colour, o.shape, o.row, o.column) for o in e.scene)) for e in examples}
+    assert len(seen) == 4 * 60
+    generate_dataset(config, GenerateArguments(out=str(tmp_path / "d"), workers=1), log=lambda _: None)
+    assert failed(tmp_path / "d") == set()
+
+
+@pytest.mark.parametrize(
+    ("exchange", "message"),
+    [
+        (SimpleTask.exchange, "preset=strict: the task changed has no exchange"),
+        (lambda self, scene, random, **arguments: scene, "of which `exchange` makes no false one"),
+        (lambda self, scene, random, **arguments: scene[:2], "of which `exchange` makes no false one"),
+        (lambda self, scene, random, **arguments: scene + scene, "`exchange` gave two objects in row"),
+    ],
+)
+def test_an_exchange_that_is_none_is_refused(exchange: Any, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(TASKS, "changed", changed(exchange=exchange))
+    with pytest.raises(ValueError, match=message):
+        make_sampler(Mode.Config(task="changed", preset="strict"))
 
 
 def test_forms_without_their_methods_are_refused() -> None:

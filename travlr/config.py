@@ -16,6 +16,7 @@ from render.text import CAPTION_STYLES
 from travlr.scene import World
 from travlr.settings import Settings
 
+STRICT: dict[str, Any] = {"style": {"image": "equal_area"}}  # of every task with preset=strict
 MOST_OBJECTS = 26 * 99  # cells of the largest grid
 MOST_PIXELS = 1 << 26
 
@@ -98,7 +99,7 @@ class Config(Settings):
     the preset's value, or else its default.
     """
 
-    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {"strict": STRICT}
 
     task: str = ""
     preset: str = Field(

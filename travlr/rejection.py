@@ -1,16 +1,19 @@
 """Examples of simple tasks: scenes are drawn until they fit, and planned so that pairs and answers stay in balance.
 
-Each query has one stream of scenes for each answer. A scene's hash assigns it to a split, and no scene comes twice. A
-*round* of couples uses every pair of a split once in a true and once in a false example. As the plan and the streams
-are functions of the config, so is every example; the scenes before it are drawn again where they are not in memory.
+Each query has one stream of scenes for each answer; with `preset=strict` one of true scenes, each with its exchange. A
+scene's hash assigns it to a split, and no scene comes twice. A *round* of couples uses every pair of a split once in a
+true and once in a false example. As the plan and the streams are functions of the config, so is every example; the
+scenes before it are drawn again where they are not in memory.
 """
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 from array import array
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 from random import Random
 from typing import Any, NamedTuple
 
@@ -30,43 +33,56 @@ RARE = 5  # a pair that comes up so many times less often than the mean is left 
 MATCHINGS = 4  # ways to match the pairs of true examples with those of false ones; each round takes one
 HELD_OUT, ATTEMPTS = 0.2, 40  # part of the pairs and of the queries, where the task names none; it grows by attempt
 
+Found = list[list[Counter[tuple[Pair, ...]]]]  # by query and stream: how often it shows each pair
+
 
 class Drawn(NamedTuple):
-    """A scene: the kind in each cell, its hash, and its pair."""
+    """What a stream gives at a time: one scene, or both of a couple. The kinds in the cells and the pair of each."""
 
-    grid: bytes
+    grids: tuple[bytes, ...]
+    pairs: tuple[Pair, ...]
     hash: int
-    pair: Pair
 
 
 class SceneStream:
-    """The scenes of one query with one answer, in the order in which they are drawn; none comes twice."""
+    """The scenes of one query in the order in which they are drawn; none comes twice.
 
-    def __init__(self, task: SimpleTask, query: Query, answer: bool) -> None:
-        self._task, self._query, self._answer = task, query, answer
+    answers: of the scenes that come together: (True,), (False,), or (True, False) of a scene and its exchange.
+    """
+
+    def __init__(self, task: SimpleTask, query: Query, answers: tuple[bool, ...]) -> None:
+        self._task, self._query, self._answers = task, query, answers
         self.text = task.text(query.args)
-        self._key = streams.stream_key("travlr", task.config.seed, query.task, "scenes", self.text, answer)
+        self._key = streams.stream_key("travlr", task.config.seed, query.task, "scenes", self.text, answers[0])
         self._tries, self._grids = 0, set[bytes]()
         self.drawn: list[Drawn] = []
+        self.assigned = 0  # so many of the drawn stand in `of_split`, by split and pairs
+        self.of_split: dict[tuple[str, tuple[Pair, ...]], list[Drawn]] = defaultdict(list)
 
     def draw(self) -> bool:
-        """Try one scene; whether it is a new one with the answer. Raises `ValueError` for a scene against the rules."""
-        task, arguments = self._task, self._task.by_name(self._query.args)
+        """Try once; whether new scenes with the answers came. Raises `ValueError` for a scene against the rules."""
         random = Random(f"{self._key}/{self._tries}")
         self._tries += 1
-        scene = task.scene(random, dict(arguments), self._answer)
-        grid = grid_key(task, scene)
+        scene = self._task.scene(random, self._task.by_name(self._query.args), self._answers[0])
+        grids = [grid_key(self._task, scene, "scene")]
         try:
-            answer, pair = task.answer_and_pair(scene, self._query.args)
+            seen = [self._task.answer_and_pair(scene, self._query.args)]
+            if len(self._answers) == 2 and seen[0][0]:
+                other = self._task.exchange(scene, random, **self._task.by_name(self._query.args))
+                grids.append(grid_key(self._task, other, "exchange"))
+                if count_objects(scene) != count_objects(other):
+                    return False
+                seen.append(self._task.answer_and_pair(other, self._query.args))
         except TaskError:
             raise
-        except ValueError:  # the query does not apply to this scene
+        except ValueError:  # the query or the exchange does not apply to this scene
             return False
-        if answer != self._answer or grid in self._grids:
+        answers, pairs = zip(*seen, strict=True)
+        if answers != self._answers or not self._grids.isdisjoint(grids):
             return False
-        self._grids.add(grid)
-        digest = hashlib.blake2b(grid + self.text.encode(), digest_size=8).digest()
-        self.drawn.append(Drawn(grid, int.from_bytes(digest, "little"), pair))
+        self._grids.update(grids)
+        digest = hashlib.blake2b(grids[0] + self.text.encode(), digest_size=8).digest()
+        self.drawn.append(Drawn(tuple(grids), pairs, int.from_bytes(digest, "little")))
         return True
 
     def at(self, number: int) -> Drawn:
@@ -79,20 +95,27 @@ class SceneStream:
         return self.drawn[number]
 
     def _error(self) -> ValueError:
-        name = self._query.task
-        if not self.drawn:
+        name, answer = self._query.task, self._answers[0]
+        if self.drawn:
             return ValueError(
-                f"task={name}: `scene` gave a scene for which `truth` is not the answer asked for, {self._answer}, in "
-                f"{TRIES:,} tries: {self.text}"
+                f"task={name}: `scene` gave no new scene with the answer {answer} in {TRIES:,} tries, after "
+                f"{len(self.drawn):,}: {self.text} Ask for fewer examples (count), or let scenes vary more"
             )
+        exchange = " or of which `exchange` makes no false one" if len(self._answers) == 2 else ""
         return ValueError(
-            f"task={name}: `scene` gave no new scene with the answer {self._answer} in {TRIES:,} tries, after "
-            f"{len(self.drawn):,}: {self.text} Ask for fewer examples (count), or let scenes vary more"
+            f"task={name}: `scene` gave a scene for which `truth` is not the answer asked for, {answer},{exchange} in "
+            f"{TRIES:,} tries: {self.text}"
         )
 
 
-def grid_key(task: SimpleTask, scene: Scene) -> bytes:
-    """The kind in each cell, two bytes each. Raises `ValueError`, naming the rule, for a scene that cannot be drawn."""
+def count_objects(scene: Scene) -> tuple[Any, ...]:
+    """What an exchange keeps: the cells with objects, and how many have one colour, shape and size, in any order."""
+    values = ([getattr(o, name) for o in scene] for name in ("colour", "shape", "size"))
+    return {(o.row, o.column) for o in scene}, *(sorted(Counter(words).values()) for words in values)
+
+
+def grid_key(task: SimpleTask, scene: Scene, method: str) -> bytes:
+    """The kind in each cell, two bytes each. Raises `TaskError`, naming the rule, for a scene that cannot be drawn."""
     world, grid = task.world, array("H", bytes(2 * task.world.cells))
     problem = "" if scene else "no objects"
     for o in scene:
@@ -106,7 +129,7 @@ def grid_key(task: SimpleTask, scene: Scene) -> bytes:
         else:
             grid[cell] = kind
     if problem:
-        raise ValueError(f"task={task.config.task}: `scene` gave {problem}")
+        raise TaskError(f"task={task.config.task}: `{method}` gave {problem}")
     return grid.tobytes()
 
 
@@ -119,23 +142,18 @@ class Plan:
 
     pairs: list[Pair]
     matchings: np.ndarray
-    queries: dict[tuple[int, int], list[int]]
-
-
-@dataclass
-class SortedScenes:
-    """The scenes of a stream by split and pair, up to the one with the number `next`."""
-
-    next: int = 0
-    grids: dict[tuple[str, Pair], list[bytes]] = field(default_factory=lambda: defaultdict(list))
+    queries: dict[tuple[Pair, ...], list[int]]
 
 
 class Couple(NamedTuple):
-    """A query and its two scenes: the pair of each, and how many scenes with this pair the split has used before."""
+    """A query, the pairs of the true and the false example, and what the split had used of each stream before.
+
+    numbers: for each stream of the query, how many of its scenes with these pairs.
+    """
 
     query: int
-    pairs: tuple[Pair, Pair]  # of the false example, of the true one
-    numbers: tuple[int, int]
+    pairs: tuple[Pair, ...]
+    numbers: tuple[int, ...]
 
 
 class RejectionSampler:
@@ -150,15 +168,14 @@ class RejectionSampler:
     def __init__(self, task: SimpleTask) -> None:
         self.task, self.config, self.world = task, task.config, task.world
         self.queries = [Query(task.config.task, args) for args in task.language().every(task.world)]
-        self._streams = [[SceneStream(task, query, answer) for answer in (False, True)] for query in self.queries]
+        self._answers = ((True, False),) if self.config.exchanged else ((True,), (False,))  # of each stream of a query
+        self._streams = [[SceneStream(task, query, answers) for answers in self._answers] for query in self.queries]
         self._plans = self._hold_out(self._probe())
-        self.pairs = [pair for plan in self._plans.values() for pair in plan.pairs]
-        self.pairs = list(dict.fromkeys(self.pairs))
+        self.pairs = list(dict.fromkeys(pair for plan in self._plans.values() for pair in plan.pairs))
         self._number = {pair: number for number, pair in enumerate(self.pairs)}
         self.limits = {split: streams.LARGEST if _side(split) in self._plans else 0 for split in SPLITS}
         self._couples: dict[str, list[Couple]] = {split: [] for split in SPLITS}
         self._uses: dict[str, Counter[Any]] = {split: Counter() for split in SPLITS}
-        self._sorted: dict[tuple[int, bool], SortedScenes] = defaultdict(SortedScenes)
         self._check_counts()
 
     def examples(self, split: str, start: int, stop: int) -> Batch:
@@ -170,17 +187,17 @@ class RejectionSampler:
         coins = self._words(split, "couples", start // 2, (stop - 1) // 2 + 1, 1)[index // 2 - start // 2, 0]
         answer = (index % 2 == 1) == (coins % np.uint64(2) == 1)
         couples = self._plan_of(split, (stop - 1) // 2 + 1)
-        rows, pairs = [], []
-        for number, true in zip((index // 2).tolist(), answer.tolist(), strict=True):
-            couple = couples[number]
-            rows.append(self._scene(split, couple.query, true, couple.pairs[true], couple.numbers[true]))
-            pairs.append(self._number[couple.pairs[true]])
-        grid = np.frombuffer(b"".join(rows), np.uint16).reshape(len(rows), -1)
-        keys = self._words(split, "captions", start, stop, self.world.cells) >> np.uint64(1)
+        scenes = [self._scene(split, couples[k], a) for k, a in zip(index // 2, answer.tolist(), strict=True)]
+        grid = np.frombuffer(b"".join(scene for scene, _ in scenes), np.uint16).reshape(len(scenes), -1)
+        caption = index // 2 if self.config.exchanged else index  # an exchange keeps the order of cells
+        first = int(caption[0])
+        words = self._words(split, "captions", first, int(caption[-1]) + 1, self.world.cells)
+        keys = words[caption - first] >> np.uint64(1)
         order = np.where(grid > 0, keys, np.uint64(2**64 - 1)).argsort(axis=1)
         order = np.where(np.take_along_axis(grid, order, axis=1) > 0, order, -1)
         query = np.array([couples[number].query for number in index // 2])
-        return Batch(grid, order, query, np.array(pairs), answer, self.queries, self.pairs, start)
+        pairs = np.array([self._number[pair] for _, pair in scenes])
+        return Batch(grid, order, query, pairs, answer, self.queries, self.pairs, start)
 
     def held_out(self) -> dict[str, Any]:
         """For the manifest: the `pairs` that only test_ood shows, and the `queries` that only test_ood asks."""
@@ -189,12 +206,12 @@ class RejectionSampler:
 
     # What is held out ----------------------------------------------------------------------------------------------
 
-    def _hold_out(self, found: Counter[tuple[int, bool, Pair]]) -> dict[str, Plan]:
+    def _hold_out(self, found: Found) -> dict[str, Plan]:
         """Choose what is held out, where the task does not say, so that both sides have a plan; the plan of each.
 
         Raises `ValueError` where there is no such choice.
         """
-        pairs = {pair for _, _, pair in found}
+        pairs = {pair for of_query in found for counts in of_query for pairs in counts for pair in pairs}
         nouns = {tuple(sorted(self.task.nouns(q.args) or map(str, q.args))) for q in self.queries}
         given = {name: [tuple(map(str, part)) for part in parts] for name, parts in self.task.held_out.items()}
         for attempt in range(1 if len(given) == 2 else ATTEMPTS):
@@ -211,53 +228,46 @@ class RejectionSampler:
         arguments = frozenset(map(str, self.queries[query].args))
         return any(part <= arguments for part in self._held_out_queries)
 
-    def _on_side(self, side: str, query: int, pair: Pair) -> bool:
-        """Whether a side has this query with this pair: of what is held out, test_ood has nothing else."""
+    def _on_side(self, side: str, query: int, pairs: Iterable[Pair]) -> bool:
+        """Whether a side has this query with these pairs: of what is held out, test_ood has nothing else."""
         out = side == "out"
         query_fits = not self._held_out_queries or self._query_is_out[query] == out
-        pair_fits = not self._held_out_pairs or (pair in self._held_out_pairs) == out
+        pair_fits = not self._held_out_pairs or all((pair in self._held_out_pairs) == out for pair in pairs)
         return query_fits and pair_fits and (not out or bool(self._held_out_queries or self._held_out_pairs))
 
     # Which couples ------------------------------------------------------------------------------------------------
 
-    def _probe(self) -> Counter[tuple[int, bool, Pair]]:
-        """How often each query shows each pair with each answer, in the first scenes of all streams."""
+    def _probe(self) -> Found:
+        """How often each stream shows each pair, or the pairs of a couple, in its first scenes."""
         number = max(PROBES[1], PROBES[0] // max(2 * len(self.queries), 1))
-        found: Counter[tuple[int, bool, Pair]] = Counter()
-        for query, of_query in enumerate(self._streams):
-            for answer, stream in zip((False, True), of_query, strict=True):
-                stream.at(0)  # raises where there is none
-                for _ in range(4 * number):
-                    if len(stream.drawn) < number:
-                        stream.draw()
-                found.update((query, answer, drawn.pair) for drawn in stream.drawn)
-        return found
+        for stream in itertools.chain(*self._streams):
+            stream.at(0)  # raises where there is none
+            for _ in range(4 * number):
+                if len(stream.drawn) < number:
+                    stream.draw()
+        return [[Counter(drawn.pairs for drawn in stream.drawn) for stream in parts] for parts in self._streams]
 
-    def _make_plan(self, side: str, found: Counter[tuple[int, bool, Pair]]) -> Plan | None:
+    def _make_plan(self, side: str, found: Found) -> Plan | None:
         """The plan of a side; None where there is none.
 
         Pairs that cannot be shown as often by true as by false examples of the side are left out.
         """
-        of_side = {key: n for key, n in found.items() if self._on_side(side, key[0], key[2])}
         times: Counter[Pair] = Counter()
-        for (_, _, pair), n in of_side.items():
-            times[pair] += n
-        pairs = sorted(pair for pair, n in times.items() if RARE * n * len(times) >= times.total())
-        shows = np.zeros((2, len(self.queries), len(pairs)), bool)
-        number = {pair: place for place, pair in enumerate(pairs)}
-        for query, answer, pair in of_side:
-            if pair in number:
-                shows[int(answer), query, number[pair]] = True
-        possible = shows[1].astype(np.float32).T @ shows[0].astype(np.float32) > 0  # (true pair, false pair)
-        in_cycles = self._match(possible, side, 0)[1] if len(pairs) else np.zeros(0, bool)
-        kept = [pair for pair, in_cycle in zip(pairs, in_cycles, strict=True) if in_cycle]
-        if not kept:
+        queries: dict[tuple[Pair, ...], list[int]] = defaultdict(list)
+        for query, of_query in enumerate(found):
+            of_side = [{p: n for p, n in counts.items() if self._on_side(side, query, p)} for counts in of_query]
+            for pairs, n in itertools.chain(*(counts.items() for counts in of_side)):
+                times.update(dict.fromkeys(pairs, n))
+            for parts in itertools.product(*of_side):
+                queries[tuple(itertools.chain(*parts))].append(query)  # (true pair, false pair)
+        often = sorted(pair for pair, n in times.items() if RARE * n * len(times) >= times.total())
+        possible = np.array([[(true, false) in queries for false in often] for true in often], bool)
+        in_cycles = self._match(possible, side, 0)[1] if often else np.zeros(0, bool)
+        if not in_cycles.any():
             return None
-        possible, shows = possible[np.ix_(in_cycles, in_cycles)], shows[:, :, in_cycles]
-        matchings = np.array([self._match(possible, side, turn)[0] for turn in range(MATCHINGS)])
-        edges = {(true, int(false)) for matching in matchings for true, false in enumerate(matching)}
-        queries = {(a, b): np.flatnonzero(shows[1, :, a] & shows[0, :, b]).tolist() for a, b in sorted(edges)}
-        return Plan(kept, matchings, queries)
+        kept = [pair for pair, in_cycle in zip(often, in_cycles, strict=True) if in_cycle]
+        possible = possible[np.ix_(in_cycles, in_cycles)]
+        return Plan(kept, np.array([self._match(possible, side, turn)[0] for turn in range(MATCHINGS)]), queries)
 
     def _match(self, possible: np.ndarray, side: str, turn: int) -> tuple[np.ndarray, np.ndarray]:
         """The false pair of each true pair (P,), each once; and which have one at all, (P,)."""
@@ -276,12 +286,11 @@ class RejectionSampler:
             matching = plan.matchings[int(words[-1] % np.uint64(MATCHINGS))]
             for true in words[:-1].argsort().tolist():
                 false = int(matching[true])
-                query = self._next_query(split, plan.queries[true, false], (true, false))
-                pairs, numbers = (plan.pairs[false], plan.pairs[true]), []
-                for answer, pair in zip((False, True), pairs, strict=True):
-                    numbers.append(uses[query, answer, pair])
-                    uses[query, answer, pair] += 1
-                couples.append(Couple(query, pairs, (numbers[0], numbers[1])))
+                pairs = plan.pairs[true], plan.pairs[false]
+                query = self._next_query(split, plan.queries[pairs], (true, false))
+                keys = [(query, part, self._pairs_of(part, pairs)) for part in range(len(self._answers))]
+                couples.append(Couple(query, pairs, tuple(uses[key] for key in keys)))
+                uses.update(keys)
         return couples
 
     def _next_query(self, split: str, queries: list[int], edge: tuple[int, int]) -> int:
@@ -293,28 +302,39 @@ class RejectionSampler:
 
     # Which scenes -------------------------------------------------------------------------------------------------
 
-    def _scene(self, split: str, query: int, answer: bool, pair: Pair, number: int) -> bytes:
-        """The scene with this number among those of a split that show a pair."""
-        stream, scenes = self._streams[query][answer], self._sorted[query, answer]
+    def _pairs_of(self, part: int, pairs: tuple[Pair, ...]) -> tuple[Pair, ...]:
+        """Of the pairs of a couple, (true, false), those that one stream of its query shows."""
+        return tuple(pairs[not answer] for answer in self._answers[part])
+
+    def _scene(self, split: str, couple: Couple, answer: bool) -> tuple[bytes, Pair]:
+        """The scene of a couple with this answer, and its pair."""
+        part = next(part for part, answers in enumerate(self._answers) if answer in answers)
+        place, pairs = self._answers[part].index(answer), self._pairs_of(part, couple.pairs)
+        drawn = self._find(split, couple.query, part, pairs, couple.numbers[part])
+        return drawn.grids[place], drawn.pairs[place]
+
+    def _find(self, split: str, query: int, part: int, pairs: tuple[Pair, ...], number: int) -> Drawn:
+        """What has this number among all that a stream gives a split with these pairs."""
+        stream = self._streams[query][part]
         most, tries = 3 * TRIES * len(self.pairs), 0
-        while len(scenes.grids[split, pair]) <= number:
-            drawn = stream.at(scenes.next)
-            scenes.next += 1
-            where = self._split_of(query, drawn), drawn.pair
-            scenes.grids[where].append(drawn.grid)
-            tries = 0 if where == (split, pair) else tries + 1
+        while len(stream.of_split[split, pairs]) <= number:
+            drawn = stream.at(stream.assigned)
+            stream.assigned += 1
+            where = self._split_of(query, drawn), drawn.pairs
+            stream.of_split[where].append(drawn)
+            tries = 0 if where == (split, pairs) else tries + 1
             if tries == most:
+                shown = " and then ".join(str(list(pair)) for pair in pairs)
                 raise ValueError(
-                    f"task={self.config.task}: `scene` gave the pair {list(pair)} in none of {most:,} scenes: "
-                    f"{stream.text}"
+                    f"task={self.config.task}: `scene` gave the pair {shown} in none of {most:,} scenes: {stream.text}"
                 )
-        return scenes.grids[split, pair][number]
+        return stream.of_split[split, pairs][number]
 
     def _split_of(self, query: int, drawn: Drawn) -> str:
-        """The split that a scene belongs to; "" for none."""
-        if self._on_side("out", query, drawn.pair):
+        """The split that scenes belong to; "" for none."""
+        if self._on_side("out", query, drawn.pairs):
             return "test_ood"
-        return IN_DISTRIBUTION[drawn.hash % 3] if self._on_side("in", query, drawn.pair) else ""
+        return IN_DISTRIBUTION[drawn.hash % 3] if self._on_side("in", query, drawn.pairs) else ""
 
     def _words(self, split: str, name: str, start: int, stop: int, width: int) -> np.ndarray:
         return streams.words(self._key(split, name), start, stop, width)

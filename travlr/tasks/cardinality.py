@@ -13,10 +13,10 @@ from pydantic import Field, field_validator, model_validator
 
 import splits
 from travlr import streams
-from travlr.config import Config, RangeFrom0, RangeFrom1
+from travlr.config import STRICT, Config, RangeFrom0, RangeFrom1
 from travlr.scene import Scene, objects_of
 from travlr.tasks.base import Arguments, CellsOf, OpenQuestion, Pair
-from travlr.tasks.exchange import STRICT, check_exchange, exchange_numbers
+from travlr.tasks.exchange import check_exchange, exchange_numbers
 from travlr.tasks.vectorised import MATCHINGS, SIDES, Draw, Task, Template, choose_from, numbers_of
 
 ALIKE = 2  # with preset=strict, at most so many unchanged attributes have the number that the query names

@@ -14,11 +14,11 @@ from pydantic import Field, model_validator
 import splits
 from render.text import plural
 from travlr import streams
-from travlr.config import Config, RangeFrom0, RangeFrom1
+from travlr.config import STRICT, Config, RangeFrom0, RangeFrom1
 from travlr.scene import Scene, objects_of
 from travlr.settings import Settings
 from travlr.tasks.base import Arguments, CellsOf, OpenQuestion, Pair
-from travlr.tasks.exchange import STRICT, check_exchange, exchange_numbers
+from travlr.tasks.exchange import check_exchange, exchange_numbers
 from travlr.tasks.vectorised import SIDES, Draw, Task, Template, choose_from, numbers_of
 
 COMPARISONS = {"more": 1, "fewer": -1}  # comparison -> sign of first minus second number when it is true

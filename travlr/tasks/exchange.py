@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from travlr.config import Config
 from travlr.tasks.vectorised import groups_of, shuffled
-
-STRICT: dict[str, Any] = {"style": {"image": "equal_area"}}  # of every task with preset=strict
 
 
 def check_exchange(config: Config, numbers: Sequence[int], one_word: bool = True) -> None:

@@ -15,11 +15,11 @@ from pydantic import Field, model_validator
 
 import splits
 from travlr import streams
-from travlr.config import Config, RangeFrom0, RangeFrom1
+from travlr.config import STRICT, Config, RangeFrom0, RangeFrom1
 from travlr.scene import Object, Scene, described
 from travlr.settings import Settings
 from travlr.tasks.base import Arguments, Cells, CellsOf, OpenQuestion, Pair
-from travlr.tasks.exchange import STRICT, check_exchange, mentioned_between, rank_among
+from travlr.tasks.exchange import check_exchange, mentioned_between, rank_among
 from travlr.tasks.vectorised import MATCHINGS, SIDES, Draw, Task, Template, choose_from, numbers_of
 
 # Table 1 by regions of X and Y. A quantifier and its complement share the first part of their pairs; the second part of

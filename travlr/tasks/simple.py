@@ -16,7 +16,8 @@ from travlr.tasks.base import Arguments, BaseTask
 
 
 class SimpleTask(BaseTask):
-    """Base class of simple tasks. A subclass has `query`, `arguments`, `truth`, `pair` and `scene`.
+    """Base class of simple tasks. A subclass has `query`, `arguments`, `truth`, `pair` and `scene`, and for
+    `preset=strict` also `exchange`.
 
     held_out: what only test_ood shows: `pairs`, and `queries`, each by the objects that it describes or by all of its
     arguments. Of what is not given, a fifth is held out, chosen by hash.
@@ -29,6 +30,8 @@ class SimpleTask(BaseTask):
         self.world = config.world
         if config.query_by != type(config)().query_by:
             raise ValueError(f"query_by={config.query_by}: has no effect on {config.task}, whose `arguments` say it")
+        if config.exchanged and type(self).exchange is SimpleTask.exchange:
+            raise ValueError(f"preset=strict: the task {config.task} has no exchange")
         self._names: dict[tuple[str, ...], tuple[str, ...]] = {}
 
     @abstractmethod
@@ -37,6 +40,16 @@ class SimpleTask(BaseTask):
 
         Scenes should show all pairs about equally often. All chance comes from `random`.
         """
+
+    def exchange(self, scene: Scene, random: Random, *args: Any, **arguments: Any) -> Scene:
+        """For preset=strict: of a scene in which the query is true, one in which it is false, by exchanging words.
+
+        A couple is dropped where the second is not false, where one pair is held out and the other is not, or where
+        the two differ in more than an exchange does: they must have objects in the same cells, and, for colours, shapes
+        and sizes alike, the same numbers of objects of one word, though the words may exchange their numbers.
+        May raise `ValueError` for a scene that has no exchange.
+        """
+        raise NotImplementedError
 
     def names(self, attribute: str = "", but: Iterable[str] = ()) -> tuple[str, ...]:
         """The objects of the world ("red circle") that an attribute describes and none of `but` does."""

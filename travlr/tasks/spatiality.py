@@ -16,11 +16,10 @@ from pydantic import Field, model_validator
 
 import splits
 from render.text import noun
-from travlr.config import Config, Count, RangeFrom0
+from travlr.config import STRICT, Config, Count, RangeFrom0
 from travlr.scene import Object, Scene, column_name, described, objects_of, row_name
 from travlr.settings import Settings
 from travlr.tasks.base import Arguments, CellsOf, OpenQuestion, Pair
-from travlr.tasks.exchange import STRICT
 from travlr.tasks.vectorised import SIDES, Draw, Task, Template, choose_from
 
 RELATIONS = {  # relation -> (axis, sign of second minus first coordinate when it is true)
