@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from train.config import Run
-from train.results.columns import Row
 from train.results.tables import transfer_table
 from train.run import run
 from travlr.settings import CONF, help_lines, hydra_command
@@ -37,16 +36,11 @@ examples
 
 def main(values: dict[str, Any]) -> None:
     """Train the run of composed settings and print its table. A finished run is only printed."""
-    print_run(train(Run.model_validate(values)))
-
-
-def train(config: Run) -> list[Row]:
-    return run(with_start(config))
-
-
-def print_run(rows: list[Row]) -> None:
+    config = with_start(Run.model_validate(values))
+    rows = run(config)
     if rows:  # only the main process has any
-        print(f"\n{transfer_table(rows)}\n\nRun: {rows[0]['name']}")
+        folder = Path(config.runs) / rows[0]["name"]
+        print(f"\n{transfer_table(rows)}\n\nPredictions, weights and curve: {folder}")
 
 
 def with_start(config: Run) -> Run:
