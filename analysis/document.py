@@ -75,7 +75,7 @@ RUN_FACTS = ("model", "size", "setting", "task", "seed", "weights", "experiment"
              "unlabelled_examples", "parameters", "precision", "hardware", "commit")  # fmt: skip
 
 
-def summary(report: ReportContent) -> str:
+def summarise_runs(report: ReportContent) -> str:
     """Numbers of runs, results and things left out, in a sentence."""
     results = report.runs.results
     runs, converged = results["name"].nunique(), results.drop_duplicates("name")["converged"].sum()
@@ -90,7 +90,7 @@ def found(report: ReportContent) -> str:
     return what_was_found(results[own.fillna(False) & (results["split"] == "test_ood")], "run")
 
 
-def versions(runs: Runs) -> list[str]:
+def list_versions(runs: Runs) -> list[str]:
     """Versions of packages: a line for each combination that runs were made with, and one for this report."""
     lines = []
     results = runs.results.fillna({"versions": "{}", "commit": ""})
@@ -121,14 +121,14 @@ def html_page(report: ReportContent) -> str:
         _data(report),
         name=html.escape(report.runs.folder.resolve().name),
         found=found(report),
-        lead=html.escape(summary(report)) + EVALUATED * bool(report.evaluations),
+        lead=html.escape(summarise_runs(report)) + EVALUATED * bool(report.evaluations),
         overview=table_block(report.overview, TABLE_FILES) if report.overview else "<p>None.</p>",
         figures=_figures(report),
         tables="".join(folded_table(one, one.title, TABLE_FILES, not place) for place, one in enumerate(report.tables)),
         empty=html_list(report.empty),
         skipped=html_list(report.skipped) or "<p>Nothing was left out.</p>",
         runs=_runs(run_summaries(report.runs), _settings_by_run(report.runs)),
-        versions=html_list(versions(report.runs)),
+        versions=html_list(list_versions(report.runs)),
     )
 
 

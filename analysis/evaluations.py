@@ -96,7 +96,7 @@ def replies_of(frame: pd.DataFrame, answers: Answers, runs: Runs) -> pd.DataFram
 # Where the loss is ---------------------------------------------------------------------------------------------------
 
 
-def losses(frame: pd.DataFrame) -> pd.DataFrame:
+def draw_losses(frame: pd.DataFrame) -> pd.DataFrame:
     """Where each model loses accuracy, in points: a row for each (model, form, task, split) with images and captions.
 
     unparsed: replies to images without a parsed answer. All other losses are of parsed answers alone, as parts of the
@@ -138,7 +138,7 @@ def losses(frame: pd.DataFrame) -> pd.DataFrame:
 def loss_figure(frame: pd.DataFrame) -> Figure:
     """A bar for each model and task: what it has right from images, and where the rest is lost. Raises `ValueError`
     where no model was asked from images and from captions."""
-    lines = losses(frame)
+    lines = draw_losses(frame)
     if not len(lines):
         raise ValueError("no evaluation has both images and captions")
     labels = [

@@ -50,7 +50,7 @@ NUMBER_COLUMNS = {"couples": "couples_right", "table3": "true", "table6": "hours
 # Content -------------------------------------------------------------------------------------------------------------
 
 
-def tables_of(runs: Runs, skipped: list[str]) -> tuple[list[Table], list[str]]:
+def make_tables(runs: Runs, skipped: list[str]) -> tuple[list[Table], list[str]]:
     """The tables with a number of ours, and the titles of the others. Errors are added to `skipped`."""
     tables, empty = [], []
     for name, make in ({"couples": couples} | TABLES).items():
@@ -64,12 +64,12 @@ def tables_of(runs: Runs, skipped: list[str]) -> tuple[list[Table], list[str]]:
     return tables, empty
 
 
-def build(runs: Runs, out: Path, options: argparse.Namespace, log: Log) -> ReportContent:
+def build_report(runs: Runs, out: Path, options: argparse.Namespace, log: Log) -> ReportContent:
     """The content of a report; figures are written to OUT/figures at once."""
     report = ReportContent(runs)
     _read_examples(runs)
     items = work_items(runs)
-    report.tables, report.empty = tables_of(runs, report.skipped)
+    report.tables, report.empty = make_tables(runs, report.skipped)
     with left_out(report.skipped, "scores: "):
         report.overview = overview(runs)
     skipped, errors = [*runs.skipped, *report.skipped], {}
@@ -134,7 +134,7 @@ def report(folder: Path, out: Path, options: argparse.Namespace, log: Log = prin
 
         if answers := read_all(runs):
             tables = write_page(runs, answers, out / EVALUATIONS)
-    content = build(runs, out, options, log) if len(runs.results) else ReportContent(runs, skipped=runs.skipped)
+    content = build_report(runs, out, options, log) if len(runs.results) else ReportContent(runs, skipped=runs.skipped)
     content.evaluations = tables
     write_files(content, out)
     return content
@@ -176,11 +176,11 @@ def main(arguments: list[str]) -> int:
     add_task_option(parser)
     options = parser.parse_args(arguments)
     out = options.out or options.runs / "report"
-    print_summary(report(options.runs, out, options), out)
+    print_written(report(options.runs, out, options), out)
     return 0
 
 
-def print_summary(content: ReportContent, out: Path) -> None:
+def print_written(content: ReportContent, out: Path) -> None:
     for line in content.skipped:
         print(f"left out: {line}")
     if content.empty:

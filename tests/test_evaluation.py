@@ -66,7 +66,7 @@ class Scripted:
 def ask(monkeypatch: pytest.MonkeyPatch, model: Any, data: Path, runs: Path, **changes: Any) -> list[dict[str, Any]]:
     """The rows of an evaluation of a scripted model."""
     identity = {"model": "scripted", "origin": "zero-shot", "weights": "none"}
-    monkeypatch.setattr(evaluation, "load_model", lambda *_: (model, identity))
+    monkeypatch.setattr(evaluation, "load_backend", lambda *_: (model, identity))
     config = Evaluation(model="scripted", task=data.name, data=str(data), runs=str(runs), **changes)
     return evaluate(config, log=lambda _: None)
 
@@ -547,7 +547,7 @@ def test_the_report_shows_scores_losses_and_replies(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    from analysis.evaluations import distinguished, losses
+    from analysis.evaluations import distinguished, draw_losses
     from analysis.report import main as report
     from analysis.runs import load
 
@@ -572,13 +572,13 @@ def test_the_report_shows_scores_losses_and_replies(
     asked = [row for row in pairs if (row["form"], row["setting"], row["split"]) == ("true_false", "image", "test_ind")]
     assert sum(int(row["replies"]) for row in asked if row["item"] == "0") == 20
     frame = distinguished(load(tmp_path).evaluations)
-    for line in losses(frame).to_dict("records"):
+    for line in draw_losses(frame).to_dict("records"):
         of_line = frame[(frame["form"] == "true_false") & (frame["split"] == line["split"])].set_index("test_setting")
         image, caption = (of_line.loc[setting, "accuracy"] for setting in ("image", "caption"))
         assert line["image"] == image and line["caption"] == caption == 100 and line["reasoning"] == 0
         assert line["image"] + line["seeing"] + line["using"] + line["reasoning"] == pytest.approx(100)
         assert line["gap"] == 0
-    assert losses(frame)["seeing"].sum() > 0
+    assert draw_losses(frame)["seeing"].sum() > 0
     replies = page_data(page)["replies"]
     assert {reply["outcome"] for reply in replies} >= {"right", "wrong"}
     damaged = next(path for path in tmp_path.glob("*/answers.jsonl"))
@@ -591,7 +591,7 @@ def test_the_report_shows_scores_losses_and_replies(
 
 def test_no_answer_is_a_loss_of_its_own(data: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Half of the replies to images, then all of those to captions, have no answer; the others are right."""
-    from analysis.evaluations import distinguished, loss_figure, losses
+    from analysis.evaluations import distinguished, draw_losses, loss_figure
     from analysis.report import main as report
     from analysis.runs import load
 
@@ -607,11 +607,11 @@ def test_no_answer_is_a_loss_of_its_own(data: dict[str, Path], tmp_path: Path, m
     for name, every in (("images", {True: 2, False: 10**6}), ("captions", {True: 10**6, False: 1})):
         ask(monkeypatch, Scripted(silent(every)), data["comparison"], tmp_path / name, setting=["image", "caption"])
         report([str(tmp_path / name)])
-    for line in losses(distinguished(load(tmp_path / "images").evaluations)).to_dict("records"):
+    for line in draw_losses(distinguished(load(tmp_path / "images").evaluations)).to_dict("records"):
         assert (line["image"], line["unparsed"]) == (50, 50)
         assert {line[part] for part in ("using", "seeing", "gap", "reasoning")} == {0}
     frame = distinguished(load(tmp_path / "captions").evaluations)
-    for line in losses(frame).to_dict("records"):
+    for line in draw_losses(frame).to_dict("records"):
         assert (line["image"], line["unparsed"]) == (100, 0)
         assert all(math.isnan(line[part]) for part in ("using", "seeing", "gap", "reasoning"))
     drawn = [patch for patch in loss_figure(frame).axes[0].patches if isinstance(patch, Rectangle)]

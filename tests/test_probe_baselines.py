@@ -20,10 +20,10 @@ from PIL import Image
 
 from analysis.probe.corpora import predicate_noun
 from analysis.probe.corpora.items import Answer, Corpus, Item
-from analysis.probe.report.baselines import OF_SCENES, RULES, SALIENT, baselines, blank, sentence_table, shuffled
+from analysis.probe.report.baselines import OF_SCENES, RULES, SALIENT, baselines, blank, sentence_table, shuffle_answers
 from analysis.probe.report.baselines import _classifier as classifier
 from analysis.probe.report.baselines import _ngrams as ngrams
-from analysis.probe.scenes.corpus import build, read
+from analysis.probe.scenes.corpus import build_corpus, read_corpus
 
 TEXT = ("shorter", "ngrams", "classifier")
 
@@ -32,8 +32,8 @@ TEXT = ("shorter", "ngrams", "classifier")
 def corpus(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Corpus:
     count = {"checklist": 288, "predicate_noun": 60}[request.param]
     folder = tmp_path_factory.mktemp("baselines") / "made"
-    build(folder, seed=2, count=count, kind=request.param, workers=1, log=lambda _: None)
-    return read(folder, request.param)
+    build_corpus(folder, seed=2, count=count, kind=request.param, workers=1, log=lambda _: None)
+    return read_corpus(folder, request.param)
 
 
 def right(answers: Sequence[Answer]) -> dict[str, bool]:
@@ -73,8 +73,8 @@ def test_what_sees_gets_what_it_was_made_to_get(corpus: Corpus) -> None:
 
 def test_salience_is_read_from_the_pictures(tmp_path: Path) -> None:
     """Of a picture that is not there, or not one of ours, it says nothing; of a crop it says what is in it."""
-    build(tmp_path / "made", count=12, kind="predicate_noun", workers=1, log=lambda _: None)
-    whole = read(tmp_path / "made", "predicate_noun")
+    build_corpus(tmp_path / "made", count=12, kind="predicate_noun", workers=1, log=lambda _: None)
+    whole = read_corpus(tmp_path / "made", "predicate_noun")
     assert whole.pictures
     first, second, *rest = (whole.pictures / item.image for item in whole.items)
     first.unlink()
@@ -257,19 +257,19 @@ def test_blank_pictures_are_white_and_each_size_is_one() -> None:
 
 
 def test_shuffled_pictures_are_all_used_and_never_their_own(corpus: Corpus) -> None:
-    new = shuffled(corpus, 3)
+    new = shuffle_answers(corpus, 3)
     assert [item.id for item in new.items] == [item.id for item in corpus.items]
     assert sorted(item.image for item in new.items) == sorted(item.image for item in corpus.items)
     of_pair: dict[str, set[str]] = {}
     for item in corpus.items:
         of_pair.setdefault(item.pair, set()).add(item.image)
     assert not any(item.image in of_pair[item.pair] for item in new.items)
-    assert shuffled(corpus, 3) == new != shuffled(corpus, 4)
+    assert shuffle_answers(corpus, 3) == new != shuffle_answers(corpus, 4)
     pictures = new.pictures
     assert pictures and all((pictures / item.image).is_file() for item in new.items)
 
 
 def test_shuffling_keeps_together_what_shares_a_picture() -> None:
-    new = shuffled(look_alike())
+    new = shuffle_answers(look_alike())
     for n in range(0, 60, 3):
         assert len({item.image for item in new.items[n : n + 3]}) == 1

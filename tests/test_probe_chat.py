@@ -19,7 +19,7 @@ from analysis.probe.report.results import load_results
 from analysis.probe.run import probe
 from analysis.probe.scorers import generative
 from analysis.probe.scorers.generative import QUESTION, CachedTower, GenerativeScorer
-from analysis.probe.scorers.loading import load
+from analysis.probe.scorers.loading import load_scorer
 from analysis.probe.scorers.scoring import ANSWERS
 from tests import tiny_chat
 from tests.helpers import one_line
@@ -60,7 +60,7 @@ def chat(
 
 
 def scorer_of(folder: Path, **settings: Any) -> GenerativeScorer:
-    found = load(str(folder), **{"device": "cpu", **settings})
+    found = load_scorer(str(folder), **{"device": "cpu", **settings})
     assert isinstance(found, GenerativeScorer)
     return found
 

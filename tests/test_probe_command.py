@@ -76,7 +76,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Our own corpora, small."""
     folder = tmp_path_factory.mktemp("built")
     for kind in KINDS:
-        scenes.build(folder / f"{kind}-v{FORMAT_VERSION}-s0-{SMALL}", 0, SMALL, kind, workers=1, **QUIET)
+        scenes.build_corpus(folder / f"{kind}-v{FORMAT_VERSION}-s0-{SMALL}", 0, SMALL, kind, workers=1, **QUIET)
     return folder
 
 
@@ -367,7 +367,7 @@ def test_one_model_is_in_memory_at_a_time(here: Path, monkeypatch: pytest.Monkey
         loaded.append(weakref.ref(made))
         return made
 
-    monkeypatch.setattr("analysis.probe.scorers.loading.load", load)
+    monkeypatch.setattr("analysis.probe.scorers.loading.load_scorer", load)
     probe(small(corpus="predicate_noun", model=["a", "b", "c"], limit=2, baselines=False), **QUIET)
     assert there == [0, 0, 0]
 
@@ -402,7 +402,7 @@ def save_regions_and_model(here: Path, pictures: Iterable[str], kind: str) -> No
 
 
 def test_regions_made_elsewhere_are_part_of_what_a_run_is(here: Path, one_thread: None) -> None:
-    items = scenes.read(own_corpus("predicate_noun"), "predicate_noun").items
+    items = scenes.read_corpus(own_corpus("predicate_noun"), "predicate_noun").items
     save_regions_and_model(here, {Path(item.image).stem for item in items}, "uniter")
     changes = ["regions.source=file", "regions.file=features", "size=tiny", "baselines=false", f"count={SMALL}"]
     asked = Probe.model_validate(values_of("corpus=predicate_noun", f"model=uniter:{here}/model.safetensors", *changes))

@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from analysis.probe.heatmaps import HeatMaps, draw, heat, main, occlusion, overlaid
+from analysis.probe.heatmaps import HeatMaps, draw_heat_map, heat, main, occlusion, overlaid
 from analysis.probe.scorers.attention import (
     CROSS,
     SELF,
@@ -24,7 +24,7 @@ from analysis.probe.scorers.attention import (
     with_gradients,
 )
 from analysis.probe.scorers.base import ModelScorer
-from analysis.probe.scorers.loading import load
+from analysis.probe.scorers.loading import load_scorer
 from analysis.probe.scorers.travlr_models import AlbefScorer, RegionScorer
 from tests.tiny import BUILT, pictures, saved
 from train.config import RegionSettings
@@ -100,7 +100,7 @@ def still(model: nn.Module) -> None:
 
 def test_a_dual_encoder_that_reads_one_patch_lights_it(folders: dict[str, Path]) -> None:
     """CLIP of the tests, its vision tower set by hand: the class token attends to the tenth patch of 16 alone."""
-    scorer = load(str(folders["clip"]), device="cpu")
+    scorer = load_scorer(str(folders["clip"]), device="cpu")
     assert isinstance(scorer, ModelScorer)
     model: Any = scorer.model
     vision = model.vision_model
@@ -136,7 +136,7 @@ def test_a_dual_encoder_that_reads_one_patch_lights_it(folders: dict[str, Path])
 def test_vilt_that_reads_one_patch_lights_it(folders: dict[str, Path]) -> None:
     """Of one layer, set by hand: [CLS] attends to bright patches, and takes them to the score. The picture is wide, so
     that rows and columns cannot be mistaken for each other, and only its upper right is bright."""
-    scorer = load(str(folders["vilt"]), device="cpu")
+    scorer = load_scorer(str(folders["vilt"]), device="cpu")
     assert isinstance(scorer, ModelScorer)
     model: Any = scorer.model
     with torch.no_grad():
@@ -202,7 +202,7 @@ def test_maps_are_of_the_pictures_size_and_leave_the_scorer_as_it_was(
     folders: dict[str, Path],
     tmp_path: Path,
 ) -> None:
-    scorer: Any = load(str(folders[kind]), device="cpu") if kind in BUILT else region_scorer(kind, tmp_path)
+    scorer: Any = load_scorer(str(folders[kind]), device="cpu") if kind in BUILT else region_scorer(kind, tmp_path)
     image = pictures()[1]  # wider than high
     before = scorer([image] * 2, [TEXT, "a star"])
     found = heat(scorer, image, TEXT)
@@ -276,7 +276,7 @@ def test_what_the_model_is_shown_at_a_place_is_painted_there(
 ) -> None:
     """The brightness of the patches that the model is given, painted, is that of the picture, white right of and above
     its centre."""
-    scorer: Any = load(str(folders[kind]), device="cpu") if kind in BUILT else region_scorer(kind, tmp_path)
+    scorer: Any = load_scorer(str(folders[kind]), device="cpu") if kind in BUILT else region_scorer(kind, tmp_path)
     width, height = size
     pixels = np.zeros((height, width, 3), np.uint8)
     pixels[height // 4 : height // 2, width // 2 : width * 3 // 4] = 255
@@ -300,7 +300,7 @@ def test_the_figure_has_the_words_as_titles() -> None:
     values = np.zeros((32, 32), np.float32)
     values[3, 4] = 2
     found = HeatMaps("a $red star", 0.5, ("a", "$red", "star"), values, np.stack([values] * 3), "occlusion", "my:model")
-    figure = draw(found, image)
+    figure = draw_heat_map(found, image)
     assert [axes.get_title() for axes in figure.axes] == ["picture", "whole sentence", "a", "$red", "star"]
     assert figure.get_suptitle() == "a $red star\nscore 0.500 by my:model, maps by occlusion"
     assert (figure.axes[0].images[0].get_array() == np.asarray(image)).all()
@@ -367,5 +367,5 @@ def test_regions_are_chosen_and_found_by_the_pictures_name(tmp_path: Path, monke
 
 
 def test_heat_covers_parts_of_the_picture_for_other_families(folders: dict[str, Path]) -> None:
-    scorer = load(str(folders["blip"]), device="cpu")
+    scorer = load_scorer(str(folders["blip"]), device="cpu")
     assert heat(scorer, pictures()[0], "a star", cells=2).method == "occlusion"

@@ -17,7 +17,7 @@ from selenium.webdriver.common.by import By
 from analysis.probe.corpora.items import Corpus, Item
 from analysis.probe.report import mistakes
 from analysis.probe.report.metrics import measure
-from analysis.probe.report.report import write
+from analysis.probe.report.report import write_report
 from analysis.probe.report.results import Result, groups, load_results, save_result
 from analysis.probe.scorers.scoring import score_items
 from tests.probe_runs import HOSTILE, MEASURING
@@ -69,7 +69,7 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     asked(probes, every, "mostly", lambda text: -0.25 if number(text) % 7 == 0 else 1.5)
     asked(probes, every, "ties", lambda text: 0.0 if number(text) % 2 else -3.0)
     (place / "pictures" / "0.png").unlink()
-    write(probes)
+    write_report(probes)
     return probes
 
 

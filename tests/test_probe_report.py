@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from analysis.probe.corpora.items import Answer
-from analysis.probe.report.report import write
+from analysis.probe.report.report import write_report
 from analysis.probe.report.tables import terminal_summary
 from tests.probe_runs import AXES, HOSTILE, answers_of, corpus_of, made, put
 
@@ -16,7 +16,7 @@ from tests.probe_runs import AXES, HOSTILE, answers_of, corpus_of, made, put
 @pytest.fixture(scope="module")
 def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = made(tmp_path_factory.mktemp("probes"))
-    write(place)
+    write_report(place)
     return place
 
 
@@ -33,25 +33,25 @@ def test_write_draws_figures_and_writes_over_earlier_ones(out: Path) -> None:
     for _ in range(2):
         pictures = list(out.rglob("*.png"))
         assert len(pictures) == 4 and all(Image.open(path).width > 400 for path in pictures)
-        write(out)
+        write_report(out)
 
 
 def test_write_folds_baselines_beside_models_alone(tmp_path: Path) -> None:
     corpus = corpus_of(13)
     put(tmp_path, corpus, "", [], {"hash": answers_of(corpus, [True] * 26)})
-    write(tmp_path)
+    write_report(tmp_path)
     page = (tmp_path / "report.html").read_text()
     assert '<details id="made-up-baselines" class="block" open>' in page
     put(tmp_path, corpus, "m", answers_of(corpus, [True] * 26), {})
-    write(tmp_path)
+    write_report(tmp_path)
     page = (tmp_path / "report.html").read_text()
     assert "1 model on 1 corpus" in page and '<details id="made-up-baselines" class="block">' in page
 
 
 def test_write_reports_a_run_without_scores_and_none(tmp_path: Path) -> None:
     corpus = corpus_of(13)
-    assert write(tmp_path) == []
+    assert write_report(tmp_path) == []
     put(tmp_path, corpus, "m", [Answer(i.id, "missing", why="gone") for i in corpus.items], {})
-    (group,) = write(tmp_path)
+    (group,) = write_report(tmp_path)
     assert "total 26 = scored 0 + missing 26" in terminal_summary(group)
     assert not list(tmp_path.glob("figures/*"))

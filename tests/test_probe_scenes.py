@@ -26,8 +26,8 @@ from analysis.probe.corpora.items import Corpus, Item, open_picture
 from analysis.probe.corpora.taxonomy import TAXONOMY
 from analysis.probe.scenes import corpus as scenes
 from analysis.probe.scenes import drawing
-from analysis.probe.scenes.corpus import build, read, truths
-from analysis.probe.scenes.records import item_of
+from analysis.probe.scenes.corpus import build_corpus, read_corpus, truths
+from analysis.probe.scenes.records import make_item
 from analysis.probe.scenes.salience import from_pixels
 from analysis.probe.scenes.scene_pairs import FORMAT_VERSION, PAIR_KINDS, PairKind, ScenePair
 from tests.helpers import hashes
@@ -149,13 +149,13 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     made = {}
     for kind, count in COUNTS.items():
         made[kind] = tmp_path_factory.mktemp("scenes") / kind
-        build(made[kind], count=count, kind=kind, workers=2, log=lambda _: None)
+        build_corpus(made[kind], count=count, kind=kind, workers=2, log=lambda _: None)
     return made
 
 
 @pytest.fixture(scope="module")
 def corpora(folders: dict[str, Path]) -> dict[str, Corpus]:
-    return {kind: read(folder, kind) for kind, folder in folders.items()}
+    return {kind: read_corpus(folder, kind) for kind, folder in folders.items()}
 
 
 @pytest.fixture(scope="module")
@@ -302,13 +302,13 @@ def test_the_published_files_hold_the_same_items(folders: dict[str, Path], corpo
 def test_readers_of_the_published_corpora_read_them(folders: dict[str, Path], corpora: dict[str, Corpus]) -> None:
     for kind, corpus in corpora.items():
         lines = (folders[kind] / "items.jsonl").read_text().splitlines()
-        assert corpus.items == tuple(item_of(json.loads(line)) for line in lines)
+        assert corpus.items == tuple(make_item(json.loads(line)) for line in lines)
         assert corpus.digest == json.loads((folders[kind] / "manifest.json").read_text())["digest"]
     ours = corpora["predicate_noun"]
     for template in ("normal", "alt"):
         for cropped in (False, True):
             assert predicate_noun.read_set(folders["predicate_noun"], template, cropped).notes == ()
-            triplets = read(folders["predicate_noun"], "predicate_noun", template=template, cropped=cropped)
+            triplets = read_corpus(folders["predicate_noun"], "predicate_noun", template=template, cropped=cropped)
             assert triplets.pictures == ours.pictures
             for one, other in zip(triplets.items, ours.items, strict=True):
                 assert (one.id, one.pair, one.axis) == (other.id, other.pair, other.axis)
@@ -360,7 +360,7 @@ def test_pixels_of_a_scene_stay_as_they_are() -> None:
     found = hashlib.sha256()
     for unit in ALL:
         for side in unit.pair(0, 0).sides:
-            found.update(drawing.PALETTE[drawing.draw(side.scene)].tobytes())
+            found.update(drawing.PALETTE[drawing.draw_scene(side.scene)].tobytes())
     assert FORMAT_VERSION == 3 and found.hexdigest()[:16] == "a155c31e5657e353"
 
 
@@ -406,7 +406,7 @@ def test_salience_tells_the_pictures_of_no_pair_apart(unit: PairKind, seed: int,
     pair: ScenePair = unit.pair(seed, index)
     sentences = (pair.sides[0].positive.sentence(0), pair.sides[0].negative.sentence(0))
     found = [
-        preferences(sentences, [Seen(o.colour, o.shape, o.box) for o in side.scene], drawing.draw(side.scene))
+        preferences(sentences, [Seen(o.colour, o.shape, o.box) for o in side.scene], drawing.draw_scene(side.scene))
         for side in pair.sides
     ]
     assert found[0] == found[1]
@@ -427,14 +427,14 @@ def test_build_leaves_a_finished_corpus_and_finishes_a_begun_one(folders: dict[s
     (folder / "manifest.json").unlink()
     (folder / "eval_set.json").write_text("{")
     for _ in range(2):
-        build(folder, count=COUNTS["predicate_noun"], kind="predicate_noun", workers=1, log=lambda _: None)
+        build_corpus(folder, count=COUNTS["predicate_noun"], kind="predicate_noun", workers=1, log=lambda _: None)
         assert hashes(folder) == before
     with pytest.raises(ValueError, match="another probe corpus"):
-        build(folder, seed=1, count=COUNTS["predicate_noun"], kind="predicate_noun", log=lambda _: None)
+        build_corpus(folder, seed=1, count=COUNTS["predicate_noun"], kind="predicate_noun", log=lambda _: None)
 
 
 def test_the_same_seed_gives_the_same_bytes_whatever_the_workers(folders: dict[str, Path], tmp_path: Path) -> None:
-    build(tmp_path / "one", count=COUNTS["checklist"], workers=1, log=lambda _: None)
+    build_corpus(tmp_path / "one", count=COUNTS["checklist"], workers=1, log=lambda _: None)
     assert hashes(tmp_path / "one") == hashes(folders["checklist"])
 
 
@@ -447,7 +447,7 @@ def test_the_same_seed_gives_the_same_bytes_whatever_the_workers(folders: dict[s
 )
 def test_what_cannot_be_made_is_refused(setting: dict[str, Any], told: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=re.escape(told)):
-        build(tmp_path / "made", **setting)
+        build_corpus(tmp_path / "made", **setting)
     assert not (tmp_path / "made").exists()
 
 

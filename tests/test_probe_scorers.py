@@ -19,7 +19,7 @@ from safetensors.torch import load_file, save_file
 from analysis.probe.scorers.base import ModelScorer, words_of
 from analysis.probe.scorers.contrastive import FAMILIES
 from analysis.probe.scorers.generative import QUESTION
-from analysis.probe.scorers.loading import load
+from analysis.probe.scorers.loading import load_scorer
 from tests.helpers import edit, one_line
 from tests.tiny import BUILT, pictures, saved
 
@@ -105,7 +105,7 @@ CASES = [(kind, head) for kind in BUILT for head in (FAMILIES[kind][1].heads if 
 
 @pytest.mark.parametrize(("kind", "head"), CASES)
 def test_scores_are_those_of_a_direct_call(kind: str, head: str | None, folders: dict[str, Path]) -> None:
-    scorer = load(str(folders[kind]), device="cpu", head=head)
+    scorer = load_scorer(str(folders[kind]), device="cpu", head=head)
     images, texts = crossed()
     scores = scorer(images, texts)
     assert scores.dtype == np.float64 and scores.shape == (len(texts),)
@@ -120,7 +120,7 @@ def test_the_size_of_a_batch_and_the_neighbours_decide_nothing(
     kind: str, head: str | None, folders: dict[str, Path]
 ) -> None:
     images, texts = crossed()
-    one, many = (load(str(folders[kind]), device="cpu", head=head, batch_size=size) for size in (1, 64))
+    one, many = (load_scorer(str(folders[kind]), device="cpu", head=head, batch_size=size) for size in (1, 64))
     scores = many(images, texts)
     single = one(images, texts)
     near = 2e-6 * max(1.0, np.abs(scores).max())  # log-odds near 0 are differences of logits as large as any
@@ -156,7 +156,7 @@ TOWERS = {
 
 @pytest.mark.parametrize("kind", TOWERS)
 def test_a_picture_is_encoded_once_and_equal_pairs_tie(kind: str, folders: dict[str, Path]) -> None:
-    scorer = load(str(folders[kind]), device="cpu")
+    scorer = load_scorer(str(folders[kind]), device="cpu")
     assert isinstance(scorer, ModelScorer)
     counted = []
     scorer.model.get_submodule(TOWERS[kind]).register_forward_hook(lambda _, given, out: counted.append(_rows(out)))
@@ -171,7 +171,7 @@ def _rows(out: Any) -> int:
 
 
 def test_vilt_scores_alike_each_time_and_leaves_the_random_numbers_alone(folders: dict[str, Path]) -> None:
-    scorer = load(str(folders["vilt"]), device="cpu")
+    scorer = load_scorer(str(folders["vilt"]), device="cpu")
     torch.manual_seed(3)
     wanted = torch.rand(1)
     torch.manual_seed(3)
@@ -182,7 +182,7 @@ def test_vilt_scores_alike_each_time_and_leaves_the_random_numbers_alone(folders
 
 @pytest.mark.parametrize("kind", [kind for kind in BUILT if kind != "blip2_t5"])  # T5 has no longest text
 def test_a_text_that_is_too_long_is_named_not_cut(kind: str, folders: dict[str, Path]) -> None:
-    scorer = load(str(folders[kind]), device="cpu")
+    scorer = load_scorer(str(folders[kind]), device="cpu")
     long = "the star is above the circle and " * 12
     with pytest.raises(ValueError, match=r"takes .* tokens, not the .* the star is above the circle and"):
         scorer(pictures()[:1], [long])
@@ -191,10 +191,10 @@ def test_a_text_that_is_too_long_is_named_not_cut(kind: str, folders: dict[str, 
 def test_names_and_thresholds(folders: dict[str, Path]) -> None:
     zero = {"siglip", "siglip2", "blip", "blip-2", "flava", "bridgetower", "llava", "blip2", "blip2_t5"}
     for kind, folder in folders.items():
-        scorer = load(str(folder), device="cpu")
+        scorer = load_scorer(str(folder), device="cpu")
         assert scorer.name == str(folder)  # type: ignore[attr-defined]
         assert scorer.threshold == (0.0 if kind in zero else None)  # type: ignore[attr-defined]
-    assert load(str(folders["blip"]), device="cpu", head="itc").threshold is None  # type: ignore[attr-defined]
+    assert load_scorer(str(folders["blip"]), device="cpu", head="itc").threshold is None  # type: ignore[attr-defined]
 
 
 # Generative models --------------------------------------------------------------------------------------------------
@@ -214,13 +214,13 @@ def test_a_chat_template_is_used_where_there_is_one(folders: dict[str, Path], tm
     model.save_pretrained(tmp_path)
     question = "is it true that {text} ?"
     image = pictures()[1]
-    found = load(str(tmp_path), device="cpu", question=question)([image], ["a star"])
+    found = load_scorer(str(tmp_path), device="cpu", question=question)([image], ["a star"])
     inputs = processor(images=image, text="<image> is it true that a star ? : ", return_tensors="pt")
     with torch.no_grad():
         logits = model(**inputs).logits[0, -1]
     yes, no = (logits[processor.tokenizer.convert_tokens_to_ids(word)] for word in ("yes", "no"))
     assert found[0] == pytest.approx(float(yes - no), abs=1e-5)
-    assert found[0] != pytest.approx(load(str(folders["llava"]), device="cpu")([image], ["a star"])[0], abs=1e-4)
+    assert found[0] != pytest.approx(load_scorer(str(folders["llava"]), device="cpu")([image], ["a star"])[0], abs=1e-4)
 
 
 # Names and settings that cannot be had ------------------------------------------------------------------------------
@@ -228,7 +228,7 @@ def test_a_chat_template_is_used_where_there_is_one(folders: dict[str, Path], tm
 
 def refused(match: str, name: str, **settings: Any) -> None:
     with pytest.raises(ValueError, match=match) as caught:
-        load(name, **{"device": "cpu", **settings})
+        load_scorer(name, **{"device": "cpu", **settings})
     one_line(str(caught.value))
 
 
@@ -259,9 +259,9 @@ def test_weights_without_a_place_are_refused_and_other_heads_left_out(folders: d
         weights["mlm_score.bias"] = torch.zeros(4)
 
     refused("CLIPModel .*1 of its weights.*layers.2.mlp.fc1.bias", changed(folders["clip"], tmp_path / "deep", deeper))
-    kept = load(changed(folders["clip"], tmp_path / "headed", headed), device="cpu")
+    kept = load_scorer(changed(folders["clip"], tmp_path / "headed", headed), device="cpu")
     images, texts = crossed()
-    assert (kept(images, texts) == load(str(folders["clip"]), device="cpu")(images, texts)).all()
+    assert (kept(images, texts) == load_scorer(str(folders["clip"]), device="cpu")(images, texts)).all()
 
 
 class Hostile:
@@ -304,7 +304,7 @@ def test_remote_code_is_never_run(kind: str, folders: dict[str, Path], tmp_path:
     for name in ("config.json", "tokenizer_config.json", "preprocessor_config.json", "processor_config.json"):
         if (folder / name).exists():
             edit(folder / name, **there)
-    load(str(folder), device="cpu")(pictures()[:1], TEXTS[:1])
+    load_scorer(str(folder), device="cpu")(pictures()[:1], TEXTS[:1])
     for name, changes in (
         ("tokenizer_config.json", {"tokenizer_class": "Other"}),
         ("config.json", {"model_type": "new"}),
@@ -347,15 +347,15 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_users_function_is_a_scorer(here: Path) -> None:
-    scorer = load("my_probe_rule:red")
+    scorer = load_scorer("my_probe_rule:red")
     images = [Image.new("RGB", (2, 2), (200, 0, 0)), Image.new("RGB", (2, 2), (9, 0, 0))]
     assert scorer(images, ["a red one", "a blue one"]).tolist() == [200.0, 0.0]
     assert (scorer.name, scorer.threshold) == ("my_probe_rule:red", 3.0)  # type: ignore[attr-defined]
     refused("has no .*function number", "my_probe_rule:number")
     refused("there is no module nowhere_at_all", "nowhere_at_all:score")
-    assert load("my_probe_rule:learned")(pictures()[:2], TEXTS[:2]).tolist() == [2.0, 2.0]
+    assert load_scorer("my_probe_rule:learned")(pictures()[:2], TEXTS[:2]).tolist() == [2.0, 2.0]
     with pytest.raises(ValueError, match="needs numbers"):
-        load("my_probe_rule:imaginary")(pictures()[:1], TEXTS[:1])
+        load_scorer("my_probe_rule:imaginary")(pictures()[:1], TEXTS[:1])
 
 
 # Words and their tokens ---------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from transformers import BertTokenizer
 from analysis.probe.config import TRAVLR_MODELS
 from analysis.probe.corpora.items import open_picture
 from analysis.probe.scorers.base import ModelScorer
-from analysis.probe.scorers.loading import load
+from analysis.probe.scorers.loading import load_scorer
 from tests.helpers import one_line
 from tests.test_models import fixture_shape, part
 from train import models
@@ -113,12 +113,12 @@ def test_scores_are_those_of_the_published_head(
 ) -> None:
     images, texts = [image for image in pictures for _ in TEXTS], TEXTS * len(pictures)
     name = f"{kind}:{checkpoints[kind]}"
-    scorer = load(name, **settings_of(kind, tmp_path))
+    scorer = load_scorer(name, **settings_of(kind, tmp_path))
     scores = scorer(images, texts)
     wanted = [direct(kind, checkpoints[kind], i, t, tmp_path) for i, t in zip(images, texts, strict=True)]
     np.testing.assert_allclose(scores, wanted, atol=1e-5)
     assert len(set(scores.round(5))) > len(scores) // 2
-    single = load(name, batch_size=1, **settings_of(kind, tmp_path))
+    single = load_scorer(name, batch_size=1, **settings_of(kind, tmp_path))
     np.testing.assert_allclose(single(images, texts), scores, atol=2e-6)
     assert (scorer.name, scorer.threshold) == (name, 0.0)  # type: ignore[attr-defined]
 
@@ -126,7 +126,7 @@ def test_scores_are_those_of_the_published_head(
 def test_albefs_contrast_is_a_cosine_of_its_projections(
     checkpoints: dict[str, str], pictures: list[Image.Image]
 ) -> None:
-    scorer = load(f"albef:{checkpoints['albef']}", head="itc", size="fixture", device="cpu")
+    scorer = load_scorer(f"albef:{checkpoints['albef']}", head="itc", size="fixture", device="cpu")
     assert isinstance(scorer, ModelScorer)
     assert scorer.threshold is None
     scores = scorer(pictures, TEXTS[:3])
@@ -143,7 +143,7 @@ def test_albefs_contrast_is_a_cosine_of_its_projections(
 
 
 def test_albef_sees_each_picture_once(checkpoints: dict[str, str], pictures: list[Image.Image]) -> None:
-    scorer = load(f"albef:{checkpoints['albef']}", size="fixture", device="cpu")
+    scorer = load_scorer(f"albef:{checkpoints['albef']}", size="fixture", device="cpu")
     assert isinstance(scorer, ModelScorer)
     counted: list[int] = []
     tower = scorer.model.get_submodule("visual_encoder")
@@ -159,7 +159,7 @@ def test_regions_of_a_grid_need_nothing_else(kind: str, tmp_path: Path) -> None:
     model = make_model(kind, "tiny", {"matching": True}, vocabulary=len(words))
     save_file({k: v.contiguous() for k, v in model.state_dict().items()}, tmp_path / "model.safetensors")
     (tmp_path / "vocab.txt").write_text("\n".join(words))
-    scorer = load(f"{kind}:{tmp_path}", size="tiny", device="cpu")
+    scorer = load_scorer(f"{kind}:{tmp_path}", size="tiny", device="cpu")
     pixels = np.full((96, 96, 3), 255, np.uint8)
     pixels[20:28, 36:44] = (220, 30, 38)
     shown, white = Image.fromarray(pixels), Image.new("RGB", (96, 96), "white")
@@ -172,7 +172,7 @@ def test_regions_of_a_grid_need_nothing_else(kind: str, tmp_path: Path) -> None:
 
 def refused(match: str, name: str, **settings: Any) -> None:
     with pytest.raises(ValueError, match=match) as caught:
-        load(name, **{"device": "cpu", "size": "fixture", **settings})
+        load_scorer(name, **{"device": "cpu", "size": "fixture", **settings})
     one_line(str(caught.value))
 
 
@@ -194,14 +194,14 @@ def test_a_checkpoint_without_its_matching_head_is_refused(checkpoints: dict[str
 def test_pictures_that_a_feature_file_lacks_are_named(
     checkpoints: dict[str, str], pictures: list[Image.Image], tmp_path: Path
 ) -> None:
-    scorer = load(f"lxmert:{checkpoints['lxmert']}", **settings_of("lxmert", tmp_path))
+    scorer = load_scorer(f"lxmert:{checkpoints['lxmert']}", **settings_of("lxmert", tmp_path))
     with pytest.raises(ValueError, match="found by file name"):
         scorer([Image.new("RGB", (8, 8))], ["a star"])
     white = Image.new("RGB", (8, 8), "white")
     with pytest.raises(ValueError, match=r"lacks the picture blank \(white\)"):
         scorer([white], ["a star"])
     (tmp_path / "features/blank.npz").write_bytes((tmp_path / "features/picture1.npz").read_bytes())
-    again = load(f"lxmert:{checkpoints['lxmert']}", **settings_of("lxmert", tmp_path))
+    again = load_scorer(f"lxmert:{checkpoints['lxmert']}", **settings_of("lxmert", tmp_path))
     assert again([white], ["a star"]) == scorer(pictures[1:2], ["a star"])
     (tmp_path / "pictures/other.png").write_bytes((tmp_path / "pictures/deep/picture0.png").read_bytes())
     with pytest.raises(ValueError, match="lacks the picture other"):

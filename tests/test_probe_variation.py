@@ -16,11 +16,11 @@ from PIL import Image
 
 from analysis.probe import variation
 from analysis.probe.corpora.items import Scorer
-from analysis.probe.scenes.pasting import box_of, placed, shape_picture
+from analysis.probe.scenes.pasting import find_box, placed, shape_picture
 from analysis.probe.variation import (
     background_of,
     changes,
-    object_of,
+    place_object,
     places,
     vary,
     with_margins,
@@ -64,7 +64,7 @@ def test_objects_are_whole_and_where_they_should_be(width: int, height: int, gri
     background = Image.new("RGB", (width, height), "white")
     for place in where[:: max(1, len(where) // 12)]:
         left, top, across, down = reds(placed(background, square, *place))
-        assert (left, top, across, down) == box_of(background, square, *place)
+        assert (left, top, across, down) == find_box(background, square, *place)
         assert left >= 0 and left + across <= width and top >= 0 and top + down <= height
         assert abs(across - place.size * min(width, height)) <= 0.5
         assert abs(left + across / 2 - place.x * width) <= 1 and abs(top + down / 2 - place.y * height) <= 1
@@ -124,7 +124,7 @@ def test_transparent_parts_show_the_background(tmp_path: Path) -> None:
     thing = Image.new("RGBA", (30, 30), (0, 0, 0, 0))
     thing.paste((*COLOURS["red"], 255), (10, 10, 20, 30))
     thing.save(tmp_path / "thing.png")
-    cut = object_of(str(tmp_path / "thing.png"))
+    cut = place_object(str(tmp_path / "thing.png"))
     assert cut.size == (10, 20)
     shown = placed(Image.new("RGB", (100, 100), "green"), cut, 0.5, 0.5, 0.4)
     assert reds(shown) == (40, 30, 20, 40)
@@ -136,12 +136,12 @@ def test_what_is_no_picture_is_told(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     Image.new("RGB", (5, 5)).save(tmp_path / "elsewhere/thing.png")
     (tmp_path / "link.png").symlink_to(tmp_path / "elsewhere/thing.png")
-    assert object_of(str(tmp_path / "link.png")).size == (5, 5)
+    assert place_object(str(tmp_path / "link.png")).size == (5, 5)
     (tmp_path / "broken.png").write_bytes(b"\x89PNG\r\n\x1a\n" + b"0" * 30)
     Image.new("RGBA", (5, 5), (0, 0, 0, 0)).save(tmp_path / "clear.png")
     for name, told in (("broken.png", "--object"), ("missing.png", "is not there"), ("clear.png", "transparent")):
         with pytest.raises(ValueError, match=told) as error:
-            object_of(str(tmp_path / name))
+            place_object(str(tmp_path / name))
         assert "\n" not in str(error.value)
     for name in ("broken.png", "missing.png"):
         with pytest.raises(ValueError, match="--background"):
@@ -170,7 +170,7 @@ def injected(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         asked.append(name)
         return oracle
 
-    monkeypatch.setattr("analysis.probe.scorers.loading.load", load)
+    monkeypatch.setattr("analysis.probe.scorers.loading.load_scorer", load)
     return asked
 
 

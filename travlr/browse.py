@@ -260,7 +260,7 @@ def embed_json(value: Any) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def write_page(out: Path, content: str | bytes) -> None:
+def write_file(out: Path, content: str | bytes) -> None:
     """Write a page or a picture atomically. Raises `ValueError` where the file cannot be written."""
     try:
         with replacing(out) as path:
@@ -281,7 +281,7 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     out = options.out or options.folder / NAME
     text = make_page(options.folder, options.examples, options.seed)
-    write_page(out, text)
+    write_file(out, text)
     print(f"{out}: {len(text.encode()) / 1e6:.1f} MB; open it in a browser")
     return 0
 

@@ -21,7 +21,7 @@ def reading(path: Path | str) -> Iterator[None]:
         raise ValueError(reason if str(path) in reason else f"{path}: {reason}") from None
 
 
-def read_json(path: Path) -> Any:
+def read_json_file(path: Path) -> Any:
     """The value in a JSON file; an empty file, as VL-CheckList has, is an empty list. Raises `ValueError`."""
     with reading(path):
         return json.loads(path.read_text(encoding="utf-8-sig") or "[]")

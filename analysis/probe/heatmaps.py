@@ -26,8 +26,8 @@ from analysis.probe.corpora.items import Scorer
 from analysis.probe.scenes.pasting import picture_from
 from analysis.probe.scorers.attention import Box, heat_map_function, size_of_map, visible_part
 from analysis.probe.scorers.base import WORD, ModelScorer
-from analysis.probe.scorers.loading import load
-from travlr.browse import write_page
+from analysis.probe.scorers.loading import load_scorer
+from travlr.browse import write_file
 from travlr.settings import UsageError, run_command
 
 METHODS = ("auto", "attention", "occlusion")
@@ -124,7 +124,7 @@ def occlusion(scorer: Scorer, image: Image.Image, texts: Sequence[str], cells: i
 # Figure and command -------------------------------------------------------------------------------------------------
 
 
-def draw(maps: HeatMaps, image: Image.Image) -> Any:
+def draw_heat_map(maps: HeatMaps, image: Image.Image) -> Any:
     """A matplotlib figure: the picture, and the maps of the sentence and of each word on the picture in grey.
 
     All words have one scale, so that a word without effect stays clear.
@@ -174,13 +174,13 @@ def overlaid(image: Image.Image, values: np.ndarray, most: float) -> np.ndarray:
     return np.rint(grey * (1 - strength) + colours * strength).astype(np.uint8)
 
 
-def png(maps: HeatMaps, image: Image.Image) -> bytes:
+def heat_map_png(maps: HeatMaps, image: Image.Image) -> bytes:
     data = io.BytesIO()
-    draw(maps, image).savefig(data, format="png")
+    draw_heat_map(maps, image).savefig(data, format="png")
     return data.getvalue()
 
 
-def parser() -> argparse.ArgumentParser:
+def make_options() -> argparse.ArgumentParser:
     options = argparse.ArgumentParser("python -m analysis.probe.heatmaps", description=(__doc__ or "").split("\n\n")[0])
     options.add_argument("--model", required=True, help=model_options.MODEL)
     options.add_argument("--image", required=True, type=Path, metavar="FILE", help="the picture")
@@ -204,7 +204,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: list[str]) -> None:
-    options = parser().parse_args(arguments)
+    options = make_options().parse_args(arguments)
     if options.out.suffix.lower() != ".png":
         raise UsageError(f"--out {options.out}: must end in .png")
     words_in(options.text)
@@ -212,10 +212,10 @@ def main(arguments: list[str]) -> None:
         image = picture_from(options.image)
     except ValueError as error:
         raise ValueError(f"--image {options.image}: {error}") from None
-    scorer = load(options.model, **model_options.load_settings(options, options.regions))
+    scorer = load_scorer(options.model, **model_options.load_settings(options, options.regions))
     maps = heat(scorer, image, options.text, options.method)
     options.out.parent.mkdir(parents=True, exist_ok=True)
-    write_page(options.out, png(maps, image))
+    write_file(options.out, heat_map_png(maps, image))
     print(f"{options.out}: score {maps.score:.4f}, {len(maps.words)} words, by {maps.method}")
 
 

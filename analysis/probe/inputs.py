@@ -86,8 +86,8 @@ def _scenes(kind: str, config: Probe, log: Log) -> Corpus:
 
     count = config.count or scenes.COUNTS[kind]
     folder = Path(SCENES_FOLDER) / f"{kind}-v{FORMAT_VERSION}-s{config.seed}-{count}"
-    scenes.build(folder, config.seed, count, kind, log=log)
-    corpus = scenes.read(folder, kind, config.types, config.data, config.template, config.cropped)
+    scenes.build_corpus(folder, config.seed, count, kind, log=log)
+    corpus = scenes.read_corpus(folder, kind, config.types, config.data, config.template, config.cropped)
     condition = f"{', alt' * (config.template == 'alt')}{', cropped' * config.cropped}" * (kind == "predicate_noun")
     return replace(corpus, name=f"{SCENES}-{kind}{condition}")
 

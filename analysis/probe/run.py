@@ -26,7 +26,7 @@ from analysis.probe.report import baselines, report, tables
 from analysis.probe.report.metrics import MetricRow, measure
 from analysis.probe.report.outcomes import TOLERANCES
 from analysis.probe.report.results import Result, save_result
-from analysis.probe.scorers.loading import LoadedModel, load_models, regions_of
+from analysis.probe.scorers.loading import LoadedModel, load_models, region_values
 from analysis.probe.scorers.scoring import (
     ANSWERS,
     delete_answers,
@@ -65,7 +65,7 @@ def probe(config: Probe, scorer: Scorer | None = None, log: Log = print) -> list
         model = None  # frees its memory before the next one is loaded
         model = next(models, None)
     names = {result.name for result in results}
-    for group in report.write(Path(config.out)):
+    for group in report.write_report(Path(config.out)):
         if names & {result.name for result in group.results}:
             log("\n" + tables.terminal_summary(group))
     _check_scored(config, inputs, results, failures)
@@ -126,7 +126,7 @@ def measure_model(one: ProbeInput, model: LoadedModel, log: Log) -> Result:
     precision = getattr(scorer, "precision_name", "float32" if config.precision == "auto" else config.precision)
     settings = {"weights": model.weights, "precision": precision}  # all that determines the scores
     settings |= {name: getattr(config, name) for name in ("head", "question", "size")}
-    settings["regions"] = regions_of(config.regions)
+    settings["regions"] = region_values(config.regions)
     if prompt := getattr(scorer, "prompt", ""):  # earlier runs may have asked the question with two beginnings
         settings["prompt"] = prompt
     folder, fingerprint = _folder(one, model.name, {"model": model.name, **settings})
@@ -143,7 +143,7 @@ def measure_model(one: ProbeInput, model: LoadedModel, log: Log) -> Result:
         log(f"{folder}: baselines, with a blank picture and with other items' pictures")
         answers["blank picture"] = score_items(corpus, baselines.blank(scorer), folder, file="blank.jsonl", **options)
         if len({item.image for item in corpus.items}) > 1:
-            other, file = baselines.shuffled(corpus, config.seed), f"shuffled-s{config.seed}.jsonl"
+            other, file = baselines.shuffle_answers(corpus, config.seed), f"shuffled-s{config.seed}.jsonl"
             answers["other items' pictures"] = score_items(other, scorer, folder, file=file, **options)
     for name, part in answers.items():
         if reasons := [answer.why for answer in part if answer.status == "failed"]:

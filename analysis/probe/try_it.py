@@ -102,9 +102,9 @@ def compare_sentences(scorer: Scorer, picture: Image.Image, first: str, second: 
 
 def heat_map_picture(scorer: Scorer, picture: Image.Image, first: str, second: str) -> Image.Image:
     """The heat maps of both sentences, the first above the second."""
-    from analysis.probe.heatmaps import heat, png
+    from analysis.probe.heatmaps import heat, heat_map_png
 
-    figures = [Image.open(io.BytesIO(png(heat(scorer, picture, text), picture))) for text in (first, second)]
+    figures = [Image.open(io.BytesIO(heat_map_png(heat(scorer, picture, text), picture))) for text in (first, second)]
     whole = Image.new("RGB", (max(one.width for one in figures), sum(one.height for one in figures)), "white")
     for figure, top in zip(figures, (0, figures[0].height), strict=True):
         whole.paste(figure.convert("RGB"), (0, top))
@@ -231,10 +231,10 @@ def main(arguments: list[str]) -> None:
     options = parser.parse_args(arguments)
     if options.port is not None and not 1 <= options.port <= 65535:
         raise UsageError(f"--port {options.port}: must be 1 to 65535")
-    from analysis.probe.scorers.loading import load
+    from analysis.probe.scorers.loading import load_scorer
 
     names = list(dict.fromkeys(options.model))  # Gradio's list takes no other name
-    scorer_of = functools.cache(functools.partial(load, **model_options.load_settings(options)))
+    scorer_of = functools.cache(functools.partial(load_scorer, **model_options.load_settings(options)))
     with tempfile.TemporaryDirectory(prefix="try_it-") as pictures:  # Gradio's default folder is shared and not removed
         os.environ["GRADIO_TEMP_DIR"] = pictures
         blocks = page(names, scorer_of)

@@ -26,7 +26,7 @@ from PIL import Image
 from analysis.probe import model_options
 from analysis.probe.corpora.items import Scorer
 from analysis.probe.corpora.taxonomy import LOCATIONS, location_class, size_class
-from analysis.probe.scenes.pasting import SIDE, box_of, object_from, picture_from, placed, scene, shape_picture
+from analysis.probe.scenes.pasting import SIDE, find_box, object_from, picture_from, placed, scene, shape_picture
 from travlr.scene import COLOURS, SHAPES
 from travlr.settings import UsageError, run_command
 
@@ -71,7 +71,7 @@ def places(width: int, height: int, grid: int = GRID, sizes: Sequence[float] = S
     return [Placement(x, y, size) for size in sorted(sizes, reverse=True) for y in down for x in across]
 
 
-def object_of(name: str) -> Image.Image:
+def place_object(name: str) -> Image.Image:
     """The object that `--object` names: a picture file, RGBA, or a colour and a shape. Raises `ValueError`."""
     words = name.split()
     if len(words) == 2 and words[0] in COLOURS and words[1] in SHAPES:
@@ -115,7 +115,7 @@ def vary(
         pictures = [placed(background, thing, *place) for place in batch]
         scores = _scored(scorer, pictures, sentences)
         for place, picture_scores in zip(batch, scores, strict=True):
-            box = box_of(background, thing, *place)
+            box = find_box(background, thing, *place)
             columns = {
                 **place._asdict(),
                 "distance": _distance(box, *background.size),
@@ -238,7 +238,7 @@ def plot(frame: pd.DataFrame, about: dict[str, Any]) -> Figure:
     return figure
 
 
-def write(folder: Path, frame: pd.DataFrame, about: dict[str, Any]) -> None:
+def write_variation(folder: Path, frame: pd.DataFrame, about: dict[str, Any]) -> None:
     """Write all files of a variation, over those of an earlier one."""
     from analysis.figures.panels import save
 
@@ -252,7 +252,7 @@ def write(folder: Path, frame: pd.DataFrame, about: dict[str, Any]) -> None:
 # Command line --------------------------------------------------------------------------------------------------------
 
 
-def parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
     options = argparse.ArgumentParser(
         "python -m analysis.probe.variation", description=(__doc__ or "").split("\n\n")[0]
     )
@@ -305,12 +305,12 @@ def sentences_of(options: argparse.Namespace) -> list[str]:
 
 
 def main(arguments: list[str]) -> None:
-    from analysis.probe.scorers.loading import load, weights_of
+    from analysis.probe.scorers.loading import digest_weights_of, load_scorer
     from train.results.provenance import environment
     from travlr.manifest import versions
 
-    options = parser().parse_args(arguments)
-    thing = object_of(options.object)
+    options = make_parser().parse_args(arguments)
+    thing = place_object(options.object)
     sentences = sentences_of(options)
     background = background_of(options.background, " ".join([options.object, *sentences]), options.seed)
     where = places(*background.size, options.grid, options.sizes)
@@ -321,10 +321,10 @@ def main(arguments: list[str]) -> None:
         "sizes": sorted(options.sizes, reverse=True),
         "seed": options.seed,
         "versions": versions() | environment(),
-        "weights": [weights_of(options.model)],
+        "weights": [digest_weights_of(options.model)],
     }
-    scorer = load(options.model, **model_options.load_settings(options))
-    write(options.out, vary(scorer, background, thing, sentences, where), about)
+    scorer = load_scorer(options.model, **model_options.load_settings(options))
+    write_variation(options.out, vary(scorer, background, thing, sentences, where), about)
     print((options.out / TABLE).read_text(encoding="utf-8"))
     print(f"{options.out}: variation.md, .csv, .svg and .png, of {len(where)} pictures")
 

@@ -21,8 +21,8 @@ import transformers
 from analysis.probe.corpora.items import Corpus
 from analysis.probe.report.baselines import RULES, baselines
 from analysis.probe.report.metrics import measure
-from analysis.probe.scenes.corpus import build, read
-from analysis.probe.scorers.loading import load
+from analysis.probe.scenes.corpus import build_corpus, read_corpus
+from analysis.probe.scorers.loading import load_scorer
 from analysis.probe.scorers.scoring import score_items
 from tests.benchmarks.bench_generate import table
 
@@ -50,7 +50,7 @@ def building(folder: Path, count: int) -> None:
     for kind in ("checklist", "predicate_noun"):
         for workers in (1, 2):
             out = folder / f"{kind}-{workers}"
-            make = partial(build, out, count=count, kind=kind, workers=workers, log=quiet)
+            make = partial(build_corpus, out, count=count, kind=kind, workers=workers, log=quiet)
             used = processor_seconds()
             took = seconds(make)
             used = processor_seconds() - used
@@ -77,10 +77,10 @@ def smoke(folder: Path) -> None:
     rows = []
     for kind in ("checklist", "predicate_noun"):
         begun = time.perf_counter()
-        build(folder / kind, count=SMOKE, kind=kind, log=quiet)
-        corpus = read(folder / kind, kind)
+        build_corpus(folder / kind, count=SMOKE, kind=kind, log=quiet)
+        corpus = read_corpus(folder / kind, kind)
         steps = [time.perf_counter()]
-        answers = score_items(corpus, load(str(model), device="cpu"), folder / f"{kind}-scores", log=quiet)
+        answers = score_items(corpus, load_scorer(str(model), device="cpu"), folder / f"{kind}-scores", log=quiet)
         steps.append(time.perf_counter())
         words = baselines(corpus, rules=["visible_words"])["visible_words"]
         measured = [measure(corpus.items, found) for found in (answers, words)]
@@ -116,8 +116,8 @@ def main() -> None:
         print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
         smoke(folder)
         building(folder, count)
-        build(folder / "floors", count=count, workers=0, log=quiet)
-        blind_rules(read(folder / "floors", "checklist"))
+        build_corpus(folder / "floors", count=count, workers=0, log=quiet)
+        blind_rules(read_corpus(folder / "floors", "checklist"))
 
 
 if __name__ == "__main__":

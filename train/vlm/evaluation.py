@@ -40,7 +40,7 @@ def evaluate(config: Evaluation, log: Log = print) -> list[Row]:
     dataset = open_dataset(prepare_dataset(config.data, config.task, config.runs, log))
     _check_dataset(config, dataset)
     style = SceneStyle(config, dataset)
-    model, resolved = load_model(config, dataset.folder, log)
+    model, resolved = load_backend(config, dataset.folder, log)
     digest = dataset.manifest["content_digest"]
     resolved["style"] = style.style.model_dump()
     settings = reply_settings(config, **resolved, wording=WORDING_VERSION, dataset=digest, setting=None)
@@ -63,7 +63,7 @@ def _check_dataset(config: Evaluation, dataset: Dataset) -> None:
             raise ValueError(f"data={dataset.folder}: has no split {split}; it has {', '.join(dataset.splits)}")
 
 
-def load_model(config: Evaluation, data: Path, log: Log) -> tuple[Backend, dict[str, Any]]:
+def load_backend(config: Evaluation, data: Path, log: Log) -> tuple[Backend, dict[str, Any]]:
     """The model, and what identifies it: its name without folders, its origin, and a digest of its weights."""
     if config.server is not None:
         from train.vlm.server import Server

@@ -18,7 +18,7 @@ from analysis.probe.config import TASKS
 from analysis.probe.corpora.items import Corpus, Item
 from analysis.probe.corpora.selection import grouped
 from analysis.probe.corpora.taxonomy import TAXONOMY
-from analysis.probe.folders import read_json, read_yaml, reading
+from analysis.probe.folders import read_json_file, read_yaml, reading
 from travlr.config import check_choice
 
 TREE = Path("corpus") / "v1"  # below the folder of a corpus: a YAML file for each axis and source
@@ -60,7 +60,7 @@ def read_corpus(
             refused.append(f"{place}: its data file is missing")
             continue
         with reading(file):
-            items += _items(read_json(file), place, prefix, refused)
+            items += _items(read_json_file(file), place, prefix, refused)
     if (root / SIDECAR).is_file():
         items = _labelled(root / SIDECAR, items)
     notes = (f"missing files and records left out: {len(refused):,}; the first is {refused[0]}",) if refused else ()
@@ -124,7 +124,7 @@ def _labelled(path: Path, items: Sequence[Item]) -> list[Item]:
     return found
 
 
-def published(items: Sequence[Item]) -> dict[str, bytes]:
+def read_published(items: Sequence[Item]) -> dict[str, bytes]:
     """The files of the published form, by name: for each axis and source its data and then its YAML.
 
     Their pictures are below `IMAGES`.

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.probe.corpora.items import WHOLE, Corpus, Item
-from analysis.probe.folders import read_json, reading
+from analysis.probe.folders import read_json_file, reading
 
 SET = "eval_set.json"
 AXES = {"object": "predicate", "subject": "noun"}  # wrong part of the false sentence, by the published `pos`
@@ -44,7 +44,7 @@ def read_set(
         raise ValueError(f"images={images}: there is no such folder")
     beside = file.parent / "images" if (file.parent / "images").is_dir() else None
     with reading(file):
-        records: list[Triplet] = read_json(file)
+        records: list[Triplet] = read_json_file(file)
         if len(records) % 2:
             raise ValueError(f"has an odd number of triplets, {len(records):,}; two in a row are a pair")
         items = tuple(item_of(record, str(number // 2), template, cropped) for number, record in enumerate(records))

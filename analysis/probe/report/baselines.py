@@ -205,7 +205,7 @@ def blank(scorer: Scorer) -> Scorer:
     return score
 
 
-def shuffled(corpus: Corpus, seed: int = 0) -> Corpus:
+def shuffle_answers(corpus: Corpus, seed: int = 0) -> Corpus:
     """The corpus with the pictures of other items: never the item's own and, if possible, not its pair's.
 
     Items keep their ids. The corpus needs two pictures or more.

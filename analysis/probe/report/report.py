@@ -24,8 +24,8 @@ from analysis.layout import Table
 from analysis.probe.report.figures import figures
 from analysis.probe.report.mistakes import per_model, wrong_items
 from analysis.probe.report.results import Group, Result, groups, load_results
-from analysis.probe.report.tables import overview, tables, warnings
-from travlr.browse import fill_template, write_page
+from analysis.probe.report.tables import overview_of_probes, tables, warnings
+from travlr.browse import fill_template, write_file
 
 PAGE = "report.html"
 FORMATS = ("svg", "png")
@@ -43,15 +43,15 @@ class GroupReport:
     files: dict[str, bytes]
 
 
-def write(out: Path) -> list[Group]:
+def write_report(out: Path) -> list[Group]:
     """Write tables, figures and the page on all runs in a folder, over earlier ones. Returns the groups of runs."""
     results, skipped = load_results(out)
     contents = [_content(group) for group in groups(results, out)]
     files = {path: data for content in contents for path, data in content.files.items()}
-    files[PAGE] = html_page(out, contents, skipped).encode()
+    files[PAGE] = probe_page(out, contents, skipped).encode()
     for name, data in files.items():
         (out / name).parent.mkdir(parents=True, exist_ok=True)
-        write_page(out / name, data)
+        write_file(out / name, data)
     return [content.group for content in contents]
 
 
@@ -81,13 +81,13 @@ def _brief(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def html_page(out: Path, contents: Sequence[GroupReport], skipped: Sequence[str]) -> str:
+def probe_page(out: Path, contents: Sequence[GroupReport], skipped: Sequence[str]) -> str:
     """A self-contained page: all models on all corpora, figures of each corpus, wrong items, tables of each corpus.
 
     Text of corpora and models is escaped; that of the items is embedded as JSON.
     """
     groups = [content.group for content in contents]
-    scores, limit = overview(groups), per_model(sum(len(group.models) for group in groups))
+    scores, limit = overview_of_probes(groups), per_model(sum(len(group.models) for group in groups))
     links = [("scores", "Scores"), *((group.slug, group.title) for group in groups), ("items", "Wrong items")]
     links += [(f"{group.slug}-tables", f"{group.title}: tables") for group in groups]
     return fill_template(

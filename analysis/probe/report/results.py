@@ -14,7 +14,7 @@ from analysis.probe.report.baselines import SALIENT
 from analysis.probe.report.metrics import AXIS_GRADE, MICRO, MetricRow, ModelComparison, compare_models, solved_blindly
 from analysis.probe.report.outcomes import Outcomes, outcomes
 from analysis.probe.scorers.scoring import ANSWERS, ScoredItem, read_item_answers
-from travlr.browse import write_page
+from travlr.browse import write_file
 
 VERSION = 1
 RESULT = "result-{rules}-{sentences}.json"  # in a run's folder
@@ -54,7 +54,7 @@ class Result:
 def save_result(folder: Path, result: Result) -> None:
     """Write a result to its run's folder, over an earlier one by the same rules."""
     text = json.dumps({"version": VERSION, **asdict(result)}, indent=1, ensure_ascii=False, allow_nan=False)
-    write_page(folder / RESULT.format_map(result.measuring), text + "\n")
+    write_file(folder / RESULT.format_map(result.measuring), text + "\n")
 
 
 def load_results(out: Path) -> tuple[list[Result], list[str]]:

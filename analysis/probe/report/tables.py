@@ -55,7 +55,7 @@ def interval_text(value: float | None, low: float | None, high: float | None) ->
     return _text(value) if value is None or low is None else f"{_text(value)} [{_text(low)}, {_text(high)}]"
 
 
-def value_text(line: MetricRow) -> str:
+def write_value(line: MetricRow) -> str:
     """The group of a row, such as `subject: Man`, with the grades that it mixes."""
     plain = line.by in ("all", "axis", "axis and source", AXIS_GRADE)
     mixed = f" (mixes {line.mixed.replace(' and ', ', ')})" if line.mixed else ""
@@ -67,7 +67,7 @@ VALUE, BY, TOTAL, RIGHT = ("", "items"), ("", "answered by"), ("", COVERAGE), ("
 BASELINES = ("blind rule", "salience rule", *OTHERS)
 PAIRS_RIGHT, ALONE = ("pairs", "both right % [95 %]"), ("each sentence alone", "right % [95 %]")
 METRICS: dict[Column, Callable[[MetricRow], str]] = {
-    VALUE: value_text,
+    VALUE: write_value,
     TOTAL: lambda line: (
         f"{line.total:,} = " + " + ".join(f"{n:,}" for n in (line.scored, line.missing, line.unreadable, line.failed))
     ),
@@ -97,7 +97,7 @@ Keys = Sequence[tuple[str, str]]
 def _rows(group: Group, series: Series, keep: Keys) -> list[Row]:
     """A row of all columns for each group of items and each model or rule, in the order of groups."""
     return [
-        {VALUE: Cell(value_text(line)), BY: Cell(label)} | {c: Cell(text(line)) for c, text in METRICS.items()}
+        {VALUE: Cell(write_value(line)), BY: Cell(label)} | {c: Cell(text(line)) for c, text in METRICS.items()}
         | (_beside(group, label, line) if series is group.models else {})
         for by, value in keep
         for label, lines in series.items()
@@ -150,7 +150,7 @@ def _table(
 TABLE_COLUMNS = (VALUE, BY, *(column for column in MAIN if column != VALUE))
 
 
-def overview(groups: Sequence[Group]) -> Table | None:
+def overview_of_probes(groups: Sequence[Group]) -> Table | None:
     """All models (baselines of a corpus without any) on all items of each corpus; None without results."""
     keep = [("all", MICRO)]
     rows = [row | {VALUE: Cell(group.title)}

@@ -19,7 +19,7 @@ from typing import Any
 
 from analysis.probe.corpora import checklist, predicate_noun
 from analysis.probe.corpora.items import Corpus
-from analysis.probe.folders import read_json
+from analysis.probe.folders import read_json_file
 from analysis.probe.scenes import drawing, records
 from analysis.probe.scenes.drawing import CANVAS, CELL
 from analysis.probe.scenes.records import SceneRecord
@@ -89,7 +89,7 @@ class ScenesConfig:
         return [(unit, shares.get(id(unit), each)) for unit in units]
 
 
-def build(
+def build_corpus(
     folder: str | os.PathLike[str],
     seed: int = 0,
     count: int = COUNTS["checklist"],
@@ -107,7 +107,7 @@ def build(
     if not (place / MANIFEST).exists():
         place.mkdir(parents=True, exist_ok=True)
         _write_corpus(place, config, workers, log)
-    elif not config.fingerprint.items() <= read_json(place / MANIFEST).items():
+    elif not config.fingerprint.items() <= read_json_file(place / MANIFEST).items():
         raise ValueError(f"{place}: holds another probe corpus; name another folder")
 
 
@@ -153,11 +153,11 @@ def _write_corpus(folder: Path, config: ScenesConfig, workers: int, log: Log) ->
             records_in_order += chunk_records
             progress.advance(len(chunk_records))
     lines = json.loads(json.dumps(records_in_order))  # with the types that a reader gets
-    contents = {ITEMS: b"".join(json.dumps(line).encode() + b"\n" for line in lines), **records.published(lines)}
+    contents = {ITEMS: b"".join(json.dumps(line).encode() + b"\n" for line in lines), **records.publish_items(lines)}
     for name, data in contents.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         put_file(folder / name, data)
-    items = tuple(map(records.item_of, lines))
+    items = tuple(map(records.make_item, lines))
     counts = Counter((item.axis, item.source) for item in items)
     manifest = {
         **config.fingerprint,
@@ -187,7 +187,7 @@ def _lines(folder: Path) -> list[SceneRecord]:
         return [json.loads(line) for line in file]
 
 
-def read(
+def read_corpus(
     folder: Path,
     kind: str,
     types: Sequence[str] | None = None,

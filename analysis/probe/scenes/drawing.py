@@ -92,7 +92,7 @@ def _coloured(colour: str, shape: str, side: int) -> np.ndarray:
     return np.where(levels > 0, levels + first, 0).astype(np.uint8)
 
 
-def draw(objects: Iterable[PlacedObject]) -> np.ndarray:
+def draw_scene(objects: Iterable[PlacedObject]) -> np.ndarray:
     """A picture as indices into `PALETTE`, (CANVAS, CANVAS) uint8."""
     picture = np.zeros((CANVAS, CANVAS), np.uint8)
     for o in objects:

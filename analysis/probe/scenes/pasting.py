@@ -58,7 +58,7 @@ def scene(seed: int, without: Collection[str] = (), size: str = "small") -> Imag
     if not colours or not shapes:
         raise ValueError("object and sentences name all colours or shapes; choose another background")
     objects = [board.put(choices.pick(colours), choices.pick(shapes), size=size) for _ in range(8)]
-    return Image.fromarray(drawing.PALETTE[drawing.draw(objects)])
+    return Image.fromarray(drawing.PALETTE[drawing.draw_scene(objects)])
 
 
 @functools.lru_cache(maxsize=16)
@@ -79,13 +79,15 @@ def placed(background: Image.Image, thing: Image.Image | None, x: float, y: floa
     picture = on_white(background)
     if thing is None:
         return picture
-    left, top, width, height = box_of(picture, thing, x, y, scale)
+    left, top, width, height = find_box(picture, thing, x, y, scale)
     small = thing.convert("RGBA").resize((width, height), Image.Resampling.LANCZOS)
     picture.paste(small, (left, top), small)
     return picture
 
 
-def box_of(background: Image.Image, thing: Image.Image, x: float, y: float, scale: float) -> tuple[int, int, int, int]:
+def find_box(
+    background: Image.Image, thing: Image.Image, x: float, y: float, scale: float
+) -> tuple[int, int, int, int]:
     """Left, top, width and height in pixels of an object at this place; see `placed`."""
     factor = max(1, round(scale * min(background.size))) / max(thing.size)
     width, height = (max(1, round(length * factor)) for length in thing.size)

@@ -10,7 +10,7 @@ from typing import Any
 from analysis.probe.corpora import checklist, predicate_noun
 from analysis.probe.corpora.checklist import IMAGES
 from analysis.probe.corpora.items import Item
-from analysis.probe.scenes.drawing import CANVAS, PALETTE, PlacedObject, crop, draw
+from analysis.probe.scenes.drawing import CANVAS, PALETTE, PlacedObject, crop, draw_scene
 from analysis.probe.scenes.scene_pairs import PairKind, PairMember, ScenePair
 from analysis.probe.scenes.statements import Statement
 from render.png import png
@@ -23,7 +23,7 @@ SceneRecord = dict[str, Any]
 def describe(unit: PairKind, pair: ScenePair, number: int) -> tuple[SceneRecord, dict[str, bytes]]:
     """The record of one scene of a pair, and pictures by path. number: index in its file; odd ones are partners."""
     side = pair.sides[number % 2]
-    picture = draw(side.scene)
+    picture = draw_scene(side.scene)
     if not unit.source:
         return _triplet(unit, pair, number, picture)
     name = f"{unit.axis}/{unit.source}"
@@ -86,7 +86,7 @@ def _truth(side: PairMember) -> SceneRecord:
 # Reading -------------------------------------------------------------------------------------------------------------
 
 
-def item_of(line: SceneRecord) -> Item:
+def make_item(line: SceneRecord) -> Item:
     values = {name: line[name] for name in ITEM}
     return Item(**{**values, "positives": tuple(values["positives"]), "negatives": tuple(values["negatives"])})
 
@@ -99,8 +99,8 @@ def truth_of(line: SceneRecord) -> PairMember:
     return PairMember(scene, true, false, line["subject"])
 
 
-def published(lines: Sequence[SceneRecord]) -> dict[str, bytes]:
+def publish_items(lines: Sequence[SceneRecord]) -> dict[str, bytes]:
     """The files of the published corpora, by name: `eval_set.json`, or YAML and JSON for each axis and source."""
     if lines and "record" in lines[0]:
         return {predicate_noun.SET: json.dumps([line["record"] for line in lines]).encode()}
-    return checklist.published([item_of(line) for line in lines])
+    return checklist.read_published([make_item(line) for line in lines])

@@ -58,7 +58,7 @@ def check_functions(names: Sequence[str]) -> None:
         raise errors[0]
 
 
-def load(
+def load_scorer(
     name: str,
     *,
     device: str = "auto",
@@ -186,7 +186,7 @@ def load_models(config: Probe, scorer: Scorer | None, failures: list[str]) -> It
     options["regions"] = None if config.regions == GRID else config.regions
     for name in config.model:
         try:  # no variable holds a model here, so that it can be freed before the next one is loaded
-            yield LoadedModel(name, load(name, **options), weights_of(name))
+            yield LoadedModel(name, load_scorer(name, **options), digest_weights_of(name))
         except ValueError as error:
             failures.append(str(error))
 
@@ -205,12 +205,12 @@ def _source(scorer: Scorer) -> str:
     return hashlib.sha256(code.encode()).hexdigest()
 
 
-def regions_of(settings: RegionSettings) -> Mapping[str, Any] | None:
+def region_values(settings: RegionSettings) -> Mapping[str, Any] | None:
     """The region settings, with a digest of the file in place of its path; None for the default grid."""
     return None if settings == GRID else settings.model_dump() | {"file": path_digest(settings.file)}
 
 
-def weights_of(name: str) -> str:
+def digest_weights_of(name: str) -> str:
     """Fingerprint of a model's weights: see `_content`; for a function, the digest of its module."""
     kind, _, checkpoint = name.partition(":")
     if is_function(name):
