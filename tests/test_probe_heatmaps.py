@@ -356,7 +356,7 @@ def test_regions_are_chosen_and_found_by_the_pictures_name(tmp_path: Path, monke
 
         return score
 
-    monkeypatch.setattr("analysis.probe.heatmaps.load", loaded)
+    monkeypatch.setattr("analysis.probe.heatmaps.load_scorer", loaded)
     main([*given, "--regions", "features.npz", "--out", str(tmp_path / "a.png")])
     main([*given, "--head", "itm", "--out", str(tmp_path / "b.png")])
     main([*given, "--out", str(tmp_path / "c.png")])
