@@ -137,6 +137,8 @@ def test_wrong_setting_is_named_in_one_line(
 def test_start_is_the_one_run_that_fits(tmp_path: Path) -> None:
     for name in ("uniter-image-s0-a", "uniter-image-s1-b"):
         (tmp_path / name).mkdir()
+        (tmp_path / name / "model.safetensors").touch()
+    (tmp_path / "uniter-image-s0-a-evaluation").mkdir()
     run = with_start(Run(start=f"{tmp_path}/*-s0-*"))
     assert run.start == str(tmp_path / "uniter-image-s0-a")
     with pytest.raises(ValueError, match="several runs fit"):

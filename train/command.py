@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from train.config import Run
+from train.results.store import WEIGHTS
 from train.results.tables import transfer_table
 from train.run import run
 from travlr.settings import CONF, help_lines, hydra_command
@@ -47,7 +48,7 @@ def with_start(config: Run) -> Run:
     """The run with the one folder that its pattern `start` fits. Raises `ValueError` if none or several fit."""
     if config.start is None or Path(config.start).is_dir():
         return config
-    folders = sorted(glob.glob(config.start))
+    folders = sorted(folder for folder in glob.glob(config.start) if (Path(folder) / WEIGHTS).is_file())
     if len(folders) != 1:
         several = f"several runs fit; give one of {', '.join(folders)}" if folders else "no run fits; train it first"
         raise ValueError(f"start={config.start}: {several}")

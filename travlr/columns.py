@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from travlr.scene import Object, Query, Scene
-from travlr.settings import UsageError
+from travlr.settings import UsageError, in_one_line
 
 ROW_GROUP = 1000  # rows read or written at a time
 OBJECT = pa.struct(
@@ -116,7 +116,7 @@ def damage(path: Path) -> Iterator[None]:
     except UsageError:
         raise
     except (*DAMAGE, pa.ArrowException, csv.Error) as error:
-        message = (getattr(error, "strerror", None) or str(error) or repr(error)).splitlines()[0]
+        message = getattr(error, "strerror", None) or in_one_line(error)
         raise ValueError(f"{getattr(error, 'filename', None) or path}: damaged or missing ({message})") from None
 
 

@@ -219,7 +219,11 @@ def main(values: dict[str, Any]) -> None:
         raise UsageError(str(error)) from None
     if job.format != "parquet":
         check_export(job.format, Path(folder), config.model_dump(mode="json"))
-    print_summary(folder, generate_dataset(config, job))
+    manifest = generate_dataset(config, job)
+    if job.format == "parquet":
+        print_summary(folder, manifest)
+    else:
+        print(f"{folder}: a copy of the dataset as {job.format}")
 
 
 def print_summary(folder: str, manifest: dict[str, Any]) -> None:
@@ -266,7 +270,8 @@ def command() -> None:
         try:
             node = _defaults(use_task(name).Config) | {"task": name}
         except ValueError as error:
-            sys.exit(f"generate: {error}")
+            print(f"generate: {error}", file=sys.stderr)
+            sys.exit(2)
         ConfigStore.instance().store(group="task", name=name, node=node, package="_global_")
     hydra_command(
         "generate",

@@ -19,6 +19,7 @@ from travlr.scene import SPLITS
 
 FORMAT_VERSION = 1
 MANIFEST = "dataset.json"
+ENTRIES = ("config", "held_out", "splits", "files", "content_digest")  # that are read without another check
 UNFINISHED = ".unfinished.json"  # stands in a dataset that is not whole yet: what is being written
 EXPORTED = "export.json"  # stands in a copy in another format
 CARD = ("README.md", "example.png")
@@ -47,6 +48,8 @@ def read_manifest(folder: str | os.PathLike[str]) -> dict[str, Any]:
         return _foreign_manifest(folder)
     with damage(folder / MANIFEST):
         manifest: dict[str, Any] = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        if lacking := [name for name in ENTRIES if name not in manifest]:
+            raise ValueError(f"no {lacking[0]}")
         for file in manifest["files"]:
             if not SHARD.fullmatch(file["name"]):
                 raise ValueError(f"names a file that no dataset has: {file['name']}")

@@ -76,10 +76,15 @@ def hydra_command(
     def application(config: Any) -> Any:
         values = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
         if HydraConfig.get().mode == RunMode.RUN:
-            return run_command(name, lambda: main(values))
+            several = HydraConfig.get().sweeper.params
+            return run_command(name, lambda: _refuse_sweep() if several else main(values))
         return main(values)  # an error is for Hydra, which goes on with the other jobs
 
     run_command(name, application)
+
+
+def _refuse_sweep() -> None:
+    raise UsageError("these settings are of several jobs; give -m before them")
 
 
 def run_command(program: str, main: Callable[[], object]) -> None:

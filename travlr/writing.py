@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from travlr.card import card_files
-from travlr.columns import OBJECT, ROW_GROUP, SCHEMA, content_digest, read_shard, rows_digest
+from travlr.columns import OBJECT, ROW_GROUP, SCHEMA, content_digest, damage, read_shard, rows_digest
 from travlr.files import hashed, put_file, replacing
 from travlr.manifest import CARD, FORMAT_VERSION, MANIFEST, SHARD, UNFINISHED, has_manifest, read_manifest, versions
 from travlr.settings import Log
@@ -96,6 +96,11 @@ def write_dataset(
     return manifest
 
 
+def _read_settings(path: Path) -> dict[str, Any]:
+    with damage(path):
+        return dict(json.loads(path.read_bytes()))
+
+
 def prepare_folder(folder: Path, about: dict[str, Any], overwrite: bool) -> None:
     """Make the folder; with `overwrite` remove the dataset in it, finished or not.
 
@@ -112,7 +117,7 @@ def prepare_folder(folder: Path, about: dict[str, Any], overwrite: bool) -> None
         for path in folder.iterdir():
             if SHARD.fullmatch(path.name):
                 path.unlink()
-    elif not about.items() <= json.loads(earlier.read_bytes()).items():
+    elif not about.items() <= _read_settings(earlier).items():
         raise ValueError(f"{folder}: holds a dataset of other settings; name another folder, or set overwrite=true")
 
 

@@ -146,5 +146,9 @@ def _losses(trainer: L.Trainer) -> dict[str, float]:
 def quieten() -> None:
     """Hide Lightning's advice against choices that are deliberate here."""
     logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
-    for message in (".*smaller than the logging interval.*", ".*`isinstance.treespec.*"):
+    for message in (
+        ".*Checkpoint directory .* exists.*",
+        ".*smaller than the logging interval.*",
+        ".*`isinstance.treespec.*",
+    ):
         warnings.filterwarnings("ignore", message)

@@ -61,7 +61,7 @@ class ChatModel:
         from transformers.models.auto import modeling_auto
 
         self.config, self.name = config, config.model
-        self.folder = hub_folder(self.name, revision=config.revision, also=", runs/NAME or URL#NAME")
+        self.folder = hub_folder(self.name, revision=config.revision, also=", runs/NAME or a NAME with server=")
         kind = str(config_of(self.name, self.folder).get("model_type"))
         self.takes_images = kind in modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
         if not self.takes_images and kind not in modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
