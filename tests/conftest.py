@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hydra.core.config_store import ConfigStore
 from hypothesis import HealthCheck, settings
 
 # There is a process of tests on each core: threads of OpenMP (scikit-learn, torch, BLAS) would wait for each other. Set
@@ -82,3 +83,10 @@ def by_format(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     for layout in ("parquet", *FORMATS):
         write(base / layout, format=layout)
     return {layout: base / layout for layout in ("parquet", *FORMATS)}
+
+
+@pytest.fixture(autouse=True)
+def settings_of_commands_stay_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command that is run in this process registers its groups of settings for this test alone."""
+    store = ConfigStore.instance()
+    monkeypatch.setattr(store, "repo", dict(store.repo))
