@@ -1,6 +1,6 @@
 """The evaluation command: `python evaluate.py --help`."""
 
-from train.vlm.command import command
+from train.ask.command import command
 
 if __name__ == "__main__":
     command()

@@ -24,13 +24,13 @@ from tests import oracle, tiny_chat
 from tests.chat_server import ChatServer, text_and_picture
 from tests.helpers import generated, page_data, wait_for
 from tests.oracle import answer
+from train.ask import command, evaluation
+from train.ask.config import Evaluation, ShownStyle
+from train.ask.evaluation import evaluate
+from train.ask.local import ChatModel
+from train.ask.requests import Reply, Request
 from train.results.answers import read_answers
 from train.results.store import ANSWERS, read_results
-from train.vlm import command, evaluation
-from train.vlm.config import Evaluation, ShownStyle
-from train.vlm.evaluation import evaluate
-from train.vlm.local import ChatModel
-from train.vlm.requests import Reply, Request
 from travlr.config import Count, Image
 from travlr.dataset import open_dataset
 from travlr.questions import FORMS, PROMPTS
@@ -241,7 +241,7 @@ def test_evaluate_names_a_server_whose_reply_is_broken(fault: str, data: dict[st
 def test_evaluate_asks_nothing_twice_of_a_server_that_dies_and_comes_back(
     data: dict[str, Path], tmp_path: Path, no_pauses: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("train.vlm.server.RETRIES", 1)
+    monkeypatch.setattr("train.ask.server.RETRIES", 1)
     with ChatServer(reply_of) as server:
         server.faults = [""] * 7 + ["500"] * 100
         config = server_config(server, data["quantifiers"], tmp_path)
@@ -380,7 +380,7 @@ def test_a_batch_gives_the_replies_of_single_requests(
 
 
 def test_what_a_model_lacks_is_one_line(data: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("train.vlm.local.SPELLINGS", {"true": "true", "false": "false"})  # no tokens of the tiny ones
+    monkeypatch.setattr("train.ask.local.SPELLINGS", {"true": "true", "false": "false"})  # no tokens of the tiny ones
     tiny_chat.saved("paligemma", tmp_path / "paligemma")
     tiny_chat.saved("llava", tmp_path / "llava")
     config = Evaluation(model=str(tmp_path / "paligemma"), data=str(data["cardinality"]))

@@ -17,9 +17,9 @@ from tests.chat_server import ChatServer, text_and_picture
 from tests.harness_environments import environment, run_in
 from tests.helpers import command
 from tests.oracle import CELL, answer
+from train.ask.config import Evaluation
+from train.ask.evaluation import evaluate
 from train.results.columns import Row
-from train.vlm.config import Evaluation
-from train.vlm.evaluation import evaluate
 from travlr import Cardinality
 from travlr.config import Config, Count, Image
 from travlr.convert import main as convert_main

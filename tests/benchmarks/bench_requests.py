@@ -11,8 +11,8 @@ import time
 from pathlib import Path
 
 from render.image import IMAGE_STYLES
-from train.vlm.config import Evaluation, ShownStyle
-from train.vlm.evaluation import SceneStyle, requests
+from train.ask.config import Evaluation, ShownStyle
+from train.ask.evaluation import SceneStyle, requests
 from travlr.dataset import open_dataset
 from travlr.generate import generator
 from travlr.tasks import config_from_dict

@@ -16,9 +16,9 @@ from torch import Tensor
 from torch.utils._pytree import tree_map
 
 from analysis.probe.scorers.base import ModelScorer
+from train.ask import chat
 from train.data.inputs import Tensors
 from train.models.hub import quiet
-from train.vlm import chat
 
 QUESTION = 'Does the sentence "{text}" describe this picture? Answer yes or no.'
 YES, NO = ("yes", "Yes", "true", "True"), ("no", "No", "false", "False")

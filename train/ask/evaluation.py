@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 
 from render.text import make_captioner
+from train.ask.config import Evaluation, ShownStyle, reply_settings
+from train.ask.requests import REFUSED, Backend, Reply, Request
 from train.prepare import prepare_dataset
 from train.results.answers import AnswerFile, AnswerRecord, request_key
 from train.results.columns import Row
 from train.results.metrics import ExampleFacts, result_columns
 from train.results.provenance import provenance
 from train.results.store import read_results, start_run, write_results
-from train.vlm.config import Evaluation, ShownStyle, reply_settings
-from train.vlm.requests import REFUSED, Backend, Reply, Request
 from travlr.baselines import best_unbound, dataset_baselines
 from travlr.config import Style
 from travlr.dataset import Dataset, Example, open_dataset
@@ -66,15 +66,15 @@ def _check_dataset(config: Evaluation, dataset: Dataset) -> None:
 def load_backend(config: Evaluation, data: Path, log: Log) -> tuple[Backend, dict[str, Any]]:
     """The model, and what identifies it: its name without folders, its origin, and a digest of its weights."""
     if config.server is not None:
-        from train.vlm.server import Server
+        from train.ask.server import Server
 
         return Server(config, log), {"origin": "zero-shot", "weights": config.server}
-    from train.vlm.trained import TrainedModel, is_run
+    from train.ask.trained import TrainedModel, is_run
 
     name = Path(config.model).name if Path(config.model).is_dir() else config.model
     if is_run(config.model):
         return TrainedModel(config, data, log), {"model": name, "origin": "trained", "weights": f"run {name}"}
-    from train.vlm.local import ChatModel, digest_weights
+    from train.ask.local import ChatModel, digest_weights
 
     chat = ChatModel(config, log)
     return chat, {

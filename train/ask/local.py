@@ -17,6 +17,19 @@ from typing import Any
 import torch
 from PIL import Image
 
+from train.ask.chat import (
+    answer_log,
+    answer_tokens,
+    batch_key,
+    chat_inputs,
+    chat_processor,
+    check_picture,
+    join_inputs,
+    keep_last_logits,
+    next_token_logs,
+)
+from train.ask.config import Evaluation
+from train.ask.requests import SPELLINGS, Reply, Request, best_answer, fixed_answers
 from train.data.inputs import Tensors
 from train.learning.devices import chosen_precision
 from train.models.hub import (
@@ -29,19 +42,6 @@ from train.models.hub import (
     quiet,
     torch_device,
 )
-from train.vlm.chat import (
-    answer_log,
-    answer_tokens,
-    batch_key,
-    chat_inputs,
-    chat_processor,
-    check_picture,
-    join_inputs,
-    keep_last_logits,
-    next_token_logs,
-)
-from train.vlm.config import Evaluation
-from train.vlm.requests import SPELLINGS, Reply, Request, best_answer, fixed_answers
 from travlr.files import path_digest
 from travlr.questions import Question
 from travlr.questions.forms import Message

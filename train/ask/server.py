@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Any
 
-from train.vlm.config import Evaluation
-from train.vlm.requests import REFUSED, Reply, Request, answer_of_token, best_answer
+from train.ask.config import Evaluation
+from train.ask.requests import REFUSED, Reply, Request, answer_of_token, best_answer
 from travlr.settings import Log
 
 RETRIES = 6  # by the client, after 408, 409, 429, 5xx, a timeout or a lost connection, with growing pauses

@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from scipy.special import log_expit
 
+from train.ask.config import Evaluation, ShownStyle
+from train.ask.requests import Reply, Request, best_answer
 from train.config import Run, Training
 from train.data.sources import TrainingDataset
 from train.data.text import UnknownWord
@@ -17,8 +19,6 @@ from train.learning.testing import predict
 from train.models.hub import torch_device
 from train.results.store import WEIGHTS, is_finished, read_config
 from train.run import load_data, load_weights, make_learner, saved_tokenizer
-from train.vlm.config import Evaluation, ShownStyle
-from train.vlm.requests import Reply, Request, best_answer
 from travlr.settings import Log
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from train.ask.config import Evaluation
+from train.ask.evaluation import evaluate
 from train.results.evaluation_table import evaluation_table
-from train.vlm.config import Evaluation
-from train.vlm.evaluation import evaluate
 from travlr.settings import help_lines, hydra_command
 
 HELP = """\
