@@ -11,8 +11,7 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from analysis.probe.heatmaps import HeatMaps, draw_heat_map, heat, main, occlusion, overlaid
-from analysis.probe.scorers.attention import (
+from analysis.attention import (
     CROSS,
     SELF,
     leaves,
@@ -23,10 +22,11 @@ from analysis.probe.scorers.attention import (
     visible_part,
     with_gradients,
 )
-from analysis.probe.scorers.base import ModelScorer
+from analysis.probe.heatmaps import HeatMaps, draw_heat_map, heat, main, occlusion, overlaid
 from analysis.probe.scorers.loading import load_scorer
-from analysis.probe.scorers.travlr_models import AlbefScorer, RegionScorer
 from tests.tiny import BUILT, pictures, saved
+from train.ask.matchers.base import Matcher
+from train.ask.matchers.published import AlbefMatcher, RegionMatcher
 from train.config import RegionSettings
 from train.data.text import WordTokenizer, grammar_tokenizer
 from train.models import make_model
@@ -101,7 +101,7 @@ def still(model: nn.Module) -> None:
 def test_a_dual_encoder_that_reads_one_patch_lights_it(folders: dict[str, Path]) -> None:
     """CLIP of the tests, its vision tower set by hand: the class token attends to the tenth patch of 16 alone."""
     scorer = load_scorer(str(folders["clip"]), device="cpu")
-    assert isinstance(scorer, ModelScorer)
+    assert isinstance(scorer, Matcher)
     model: Any = scorer.model
     vision = model.vision_model
     still(vision)
@@ -137,7 +137,7 @@ def test_vilt_that_reads_one_patch_lights_it(folders: dict[str, Path]) -> None:
     """Of one layer, set by hand: [CLS] attends to bright patches, and takes them to the score. The picture is wide, so
     that rows and columns cannot be mistaken for each other, and only its upper right is bright."""
     scorer = load_scorer(str(folders["vilt"]), device="cpu")
-    assert isinstance(scorer, ModelScorer)
+    assert isinstance(scorer, Matcher)
     model: Any = scorer.model
     with torch.no_grad():
         still(model)
@@ -173,7 +173,7 @@ def test_relevance_of_two_layers_is_the_papers_rule() -> None:
 BOXES = np.array([[0, 0, 0.5, 0.5], [0.5, 0, 1, 0.5], [0, 0.5, 0.5, 1], [0.5, 0.5, 1, 1]], np.float32)
 
 
-def region_scorer(kind: str, tmp_path: Path, layers: int = 2, spread: float = 0.25) -> ModelScorer:
+def region_scorer(kind: str, tmp_path: Path, layers: int = 2, spread: float = 0.25) -> Matcher:
     words = WordTokenizer(grammar_tokenizer())
     changes = {
         "layers": layers,
@@ -192,8 +192,8 @@ def region_scorer(kind: str, tmp_path: Path, layers: int = 2, spread: float = 0.
     find = None if kind == "albef" else lambda _: (found, BOXES)
     (tmp_path / "model.pt").touch()
     if find is None:
-        return AlbefScorer(kind, model, words, str(tmp_path / "model.pt"), "itm")
-    return RegionScorer(kind, model, words, find)
+        return AlbefMatcher(kind, model, words, str(tmp_path / "model.pt"), "itm")
+    return RegionMatcher(kind, model, words, find)
 
 
 @pytest.mark.parametrize("kind", ["uniter", "visualbert", "lxmert", "albef", "clip", "vilt"])

@@ -16,12 +16,12 @@ import transformers as library
 from PIL import Image
 from safetensors.torch import load_file, save_file
 
-from analysis.probe.scorers.base import ModelScorer, words_of
-from analysis.probe.scorers.contrastive import FAMILIES
 from analysis.probe.scorers.generative import QUESTION
 from analysis.probe.scorers.loading import load_scorer
 from tests.helpers import edit, one_line
 from tests.tiny import BUILT, pictures, saved
+from train.ask.matchers.base import Matcher, words_of
+from train.ask.matchers.families import FAMILIES
 
 models_of: Any = library
 TEXTS = ["a red circle", "a blue star is above a circle", "a star", "a blue circle", "the circle is above the star"]
@@ -157,7 +157,7 @@ TOWERS = {
 @pytest.mark.parametrize("kind", TOWERS)
 def test_a_picture_is_encoded_once_and_equal_pairs_tie(kind: str, folders: dict[str, Path]) -> None:
     scorer = load_scorer(str(folders[kind]), device="cpu")
-    assert isinstance(scorer, ModelScorer)
+    assert isinstance(scorer, Matcher)
     counted = []
     scorer.model.get_submodule(TOWERS[kind]).register_forward_hook(lambda _, given, out: counted.append(_rows(out)))
     images, texts = crossed()

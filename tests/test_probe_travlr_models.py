@@ -14,13 +14,13 @@ from safetensors.torch import save_file
 from torch.nn.functional import normalize
 from transformers import BertTokenizer
 
-from analysis.probe.config import TRAVLR_MODELS
 from analysis.probe.corpora.items import open_picture
-from analysis.probe.scorers.base import ModelScorer
 from analysis.probe.scorers.loading import load_scorer
 from tests.helpers import one_line
 from tests.test_models import fixture_shape, part
 from train import models
+from train.ask.matchers.base import Matcher
+from train.ask.matchers.loading import PUBLISHED
 from train.config import RegionSettings
 from train.data.inputs import Inputs
 from train.data.pixels import normalise_pixels, scale_picture
@@ -36,7 +36,7 @@ HEADS = {
     "lxmert": "module.cls.seq_relationship",
     "albef": "itm_head",
 }
-REGION_MODELS = [kind for kind in TRAVLR_MODELS if kind != "albef"]
+REGION_MODELS = [kind for kind in PUBLISHED if kind != "albef"]
 
 
 @pytest.fixture(autouse=True)
@@ -47,7 +47,7 @@ def seeded(one_thread: None) -> None:
 @pytest.fixture
 def checkpoints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """A published checkpoint of each model, and beside each a vocabulary of as many words."""
-    for kind in TRAVLR_MODELS:
+    for kind in PUBLISHED:
         shape = fixture_shape(kind)
         (tmp_path / kind).mkdir()
         save_file(part(kind, "ckpt/"), tmp_path / kind / "model.safetensors")
@@ -57,7 +57,7 @@ def checkpoints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, st
         sizes = {key: value for key, value in asdict(shape).items() if key not in ("vocabulary", "feature_width")}
         monkeypatch.setitem(models.MODEL_SIZES[kind], "fixture", sizes)
     monkeypatch.setitem(models.SIZES, "fixture", {})
-    return {kind: str(tmp_path / kind) for kind in TRAVLR_MODELS}
+    return {kind: str(tmp_path / kind) for kind in PUBLISHED}
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ def direct(kind: str, checkpoint: str, image: Image.Image, text: str, folder: Pa
     return yes - no
 
 
-@pytest.mark.parametrize("kind", TRAVLR_MODELS)
+@pytest.mark.parametrize("kind", PUBLISHED)
 def test_scores_are_those_of_the_published_head(
     kind: str, checkpoints: dict[str, str], pictures: list[Image.Image], tmp_path: Path
 ) -> None:
@@ -127,7 +127,7 @@ def test_albefs_contrast_is_a_cosine_of_its_projections(
     checkpoints: dict[str, str], pictures: list[Image.Image]
 ) -> None:
     scorer = load_scorer(f"albef:{checkpoints['albef']}", head="itc", size="fixture", device="cpu")
-    assert isinstance(scorer, ModelScorer)
+    assert isinstance(scorer, Matcher)
     assert scorer.threshold is None
     scores = scorer(pictures, TEXTS[:3])
     model: Any = scorer.model
@@ -144,7 +144,7 @@ def test_albefs_contrast_is_a_cosine_of_its_projections(
 
 def test_albef_sees_each_picture_once(checkpoints: dict[str, str], pictures: list[Image.Image]) -> None:
     scorer = load_scorer(f"albef:{checkpoints['albef']}", size="fixture", device="cpu")
-    assert isinstance(scorer, ModelScorer)
+    assert isinstance(scorer, Matcher)
     counted: list[int] = []
     tower = scorer.model.get_submodule("visual_encoder")
     tower.register_forward_hook(lambda _, given, out: counted.append(len(out)))

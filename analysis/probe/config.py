@@ -15,7 +15,6 @@ TASKS = ("itc", "itm")
 RULES = ("corrected", "published")
 TEMPLATES = ("normal", "alt")
 HEADS = {"itm": "image-text matching", "itc": "image-text contrast"}  # VL-CheckList's names
-TRAVLR_MODELS = ("visualbert", "uniter", "lxmert", "albef")  # named as KIND:CHECKPOINT
 GRID = RegionSettings(source="grid")
 
 

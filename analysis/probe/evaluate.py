@@ -11,8 +11,8 @@ from PIL import Image
 
 from analysis.probe.config import Probe
 from analysis.probe.corpora.checklist import read_run_file
-from analysis.probe.corpora.items import as_float64
 from analysis.probe.run import probe
+from train.ask.matchers.loading import as_float64
 from travlr.settings import Log
 
 

@@ -2,7 +2,7 @@
 
     python -m analysis.probe.heatmaps --model MODEL --image FILE --text "a red circle" [--out heatmap.png]
 
-`attention` weights a model's attention by its gradient (see `analysis.probe.scorers.attention`). `occlusion` covers one
+`attention` weights a model's attention by its gradient (see `analysis.attention`). `occlusion` covers one
 part of the picture at a time and maps the decrease of the score; it works with any scorer. A word's map is that of the
 word as a sentence.
 """
@@ -21,12 +21,12 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from analysis.attention import Box, heat_map_function, size_of_map, visible_part
 from analysis.probe import model_options
 from analysis.probe.corpora.items import Scorer
 from analysis.probe.scenes.pasting import picture_from
-from analysis.probe.scorers.attention import Box, heat_map_function, size_of_map, visible_part
-from analysis.probe.scorers.base import WORD, ModelScorer
 from analysis.probe.scorers.loading import load_scorer
+from train.ask.matchers.base import WORD, Matcher
 from travlr.browse import write_file
 from travlr.settings import UsageError, run_command
 
@@ -69,7 +69,7 @@ def heat(scorer: Scorer, image: Image.Image, text: str, method: str = "auto", ce
     Raises ValueError for a text with no words or more than 24, and for attention where the model does not support it.
     """
     words = words_in(text)
-    function = heat_map_function(scorer) if isinstance(scorer, ModelScorer) else None
+    function = heat_map_function(scorer) if isinstance(scorer, Matcher) else None
     if method == "attention" and function is None:
         raise ValueError(f"method=attention: not for model={getattr(scorer, 'name', scorer)}; use occlusion")
     name = getattr(scorer, "name", "")
@@ -77,7 +77,7 @@ def heat(scorer: Scorer, image: Image.Image, text: str, method: str = "auto", ce
     if method == "occlusion" or function is None:
         sentence, *by_word = occlusion(scorer, image, [text, *words], cells)
         return HeatMaps(text, score, tuple(words), sentence, np.stack(by_word), "occlusion", name)
-    assert isinstance(scorer, ModelScorer)
+    assert isinstance(scorer, Matcher)
     sentence, *by_word = function(scorer, image, text)
     visible = visible_part(scorer.processor, *size_of_map(image))
     return HeatMaps(text, score, tuple(words), sentence, np.stack(by_word), "attention", name, visible)

@@ -305,7 +305,8 @@ def sentences_of(options: argparse.Namespace) -> list[str]:
 
 
 def main(arguments: list[str]) -> None:
-    from analysis.probe.scorers.loading import digest_weights_of, load_scorer
+    from analysis.probe.scorers.loading import load_scorer
+    from train.ask.matchers.loading import digest_weights_of
     from train.results.provenance import environment
     from travlr.manifest import versions
 

@@ -8,36 +8,22 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from PIL import Image
+
+from train.ask.matchers.loading import ScoreFunction
 
 KINDS = ("checklist", "predicate_noun")
 WHOLE = "whole"  # label of a crop's item: the path of the uncropped picture
 MAX_PIXELS = 64_000_000  # a larger picture is treated as unreadable, to protect memory
 
-Scorer = Callable[[Sequence[Image.Image], Sequence[str]], np.ndarray]
-"""images (N), texts (N) -> (N,) scores, higher where the text fits the image better.
-
-The same picture comes as the same object, and all sentences of a picture come in one call, so that a scorer can encode
-each picture once. A scorer may have attributes: `name`; `threshold`, the score above which a text matches
-(VL-CheckList's ITM needs it; contrastive models without a bias have none); `device`, which results record; and, for
-generative models, `with_probabilities`, which also returns p(yes) + p(no), (N,).
-"""
-
-
-def as_float64(scores: Any) -> np.ndarray:
-    """A scorer's output as a float64 array. Raises ValueError unless it holds real numbers."""
-    if hasattr(scores, "detach"):  # a tensor on any device and of any precision
-        scores = scores.detach().double().cpu()
-    array = np.asarray(scores)
-    if array.dtype.kind not in "biuf":
-        raise ValueError(f"returned {type(scores).__name__} of {array.dtype}: needs numbers")
-    return array.astype(np.float64)
+Scorer = ScoreFunction
+"""It may have more attributes: `device`, which results record; and, for generative models, `with_probabilities`, which
+also returns p(yes) + p(no), (N,)."""
 
 
 @dataclass(frozen=True)

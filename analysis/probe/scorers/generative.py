@@ -15,8 +15,8 @@ from PIL import Image
 from torch import Tensor
 from torch.utils._pytree import tree_map
 
-from analysis.probe.scorers.base import ModelScorer
 from train.ask import chat
+from train.ask.matchers.base import Matcher
 from train.data.inputs import Tensors
 from train.models.hub import quiet
 
@@ -24,7 +24,7 @@ QUESTION = 'Does the sentence "{text}" describe this picture? Answer yes or no.'
 YES, NO = ("yes", "Yes", "true", "True"), ("no", "No", "false", "False")
 
 
-class GenerativeScorer(ModelScorer):
+class GenerativeScorer(Matcher):
     """Log-odds of "yes" or "true" against "no" or "false" as the next word after the question.
 
     Every spelling of these words that is one token counts: with or without a capital and a space before it. Models with

@@ -10,39 +10,18 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import importlib.util
 import inspect
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-import numpy as np
-from PIL import Image
-
-from analysis.probe.config import GRID, TRAVLR_MODELS, Probe
-from analysis.probe.corpora.items import Scorer, as_float64
+from analysis.probe.config import GRID, Probe
+from analysis.probe.corpora.items import Scorer
+from train.ask.matchers.loading import PUBLISHED, digest_weights_of, is_function, load_matcher
 from train.config import RegionSettings
-from train.fingerprint import checkpoint_digest
 from travlr.files import path_digest
-from travlr.plugins import import_name, is_import
-
-
-class FunctionScorer:
-    """A user's function as a scorer; `threshold` is the function's attribute of that name, or None."""
-
-    def __init__(self, name: str, function: Callable[..., Any]) -> None:
-        self.name, self.function = name, function
-        self.threshold: float | None = getattr(function, "threshold", None)
-
-    def __call__(self, images: Sequence[Image.Image], texts: Sequence[str]) -> np.ndarray:
-        return as_float64(self.function(images, texts))
-
-
-def is_function(name: str) -> bool:
-    """Whether the name of a model is that of a function, MODULE:FUNCTION."""
-    return name.partition(":")[0] not in TRAVLR_MODELS and is_import(name) and not Path(name).exists()
+from travlr.plugins import import_name
 
 
 def check_functions(names: Sequence[str]) -> None:
@@ -58,95 +37,68 @@ def check_functions(names: Sequence[str]) -> None:
         raise errors[0]
 
 
-def load_scorer(
+def load_scorer(name: str, *, question: str | None = None, device_map: str | None = None, **options: Any) -> Scorer:
+    """A scorer by name: a matcher (see `train.ask.matchers.loading.load_matcher`, for the other options), or a
+    generative model, asked `question`. precision=auto: the type of the saved weights."""
+    kind = name.partition(":")[0]
+    config = {} if kind in PUBLISHED or is_function(name) else _config_of(name)
+    if not _is_generative(config):
+        if device_map is not None:
+            raise ValueError(
+                f"device_map={device_map}: only for generative models, which model={name} is not; leave it out"
+            )
+        if options.get("precision") == "auto":
+            options["precision"] = "float32"
+        return load_matcher(name, **options)
+    return _generative_scorer(name, question, device_map, **options)
+
+
+def _config_of(name: str) -> dict[str, Any]:
+    from train.models.hub import config_of, hub_folder
+
+    return config_of(name, hub_folder(name, also=" or MODULE:FUNCTION"))
+
+
+def _is_generative(config: Mapping[str, Any]) -> bool:
+    if not config:
+        return False
+    from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
+
+    from train.ask.matchers.families import family_of
+
+    return family_of(config) is None and config.get("model_type") in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
+
+
+def _generative_scorer(
     name: str,
+    question: str | None,
+    device_map: str | None,
     *,
     device: str = "auto",
     precision: str = "float32",
     batch_size: int = 64,
     head: str | None = None,
-    question: str | None = None,
     regions: RegionSettings | None = None,
     size: str = "base",
-    device_map: str | None = None,
 ) -> Scorer:
-    """A scorer by name, with attributes `name` and `threshold`; the settings are those of `analysis.probe.config`.
+    from analysis.probe.scorers.generative import QUESTION, GenerativeScorer
+    from train.ask.matchers.base import DTYPES
+    from train.models.hub import hub_folder, load_model, torch_device
 
-    precision: float16 and bf16 round scores to some 3 digits, so that many tie. Generative models are loaded in this
-    type; the others are loaded in float32 and then converted. regions: None for a 6 x 6 grid. threshold: 0 where a
-    score is the log-odds of a match, None where it only ranks (CLIP, ViLT, itc). Settings must be
-    valid, as `Probe` checks them. Raises ValueError, in one line, for a name that cannot be used.
-    """
-    kind, colon, checkpoint = name.partition(":")
-    ours = bool(colon) and kind in TRAVLR_MODELS
-    if regions is not None and not ours:
+    if regions is not None:
         raise ValueError(f"regions: model={name} takes no regions; only visualbert:, uniter: and lxmert: do")
-    if is_function(name):
-        return FunctionScorer(name, import_name("model", name))
-    if name in TRAVLR_MODELS and not Path(name).is_dir():
-        raise ValueError(f"model={name}: give its checkpoint, too: {name}:FILE, {name}:FOLDER or {name}:HUB-ID")
-    from analysis.probe.scorers.base import DTYPES, ModelScorer
-    from analysis.probe.scorers.generative import GenerativeScorer
-    from analysis.probe.scorers.travlr_models import travlr_scorer
-    from train.models.hub import torch_device
-
-    scorer: ModelScorer
-    where, dtype = torch_device(device), DTYPES.get(precision)
-    if ours:
-        scorer = travlr_scorer(kind, checkpoint, head, regions, size)
-    else:
-        scorer = _hub_scorer(name, head, question, dtype, device_map)
-    generative = isinstance(scorer, GenerativeScorer)
-    if device_map is not None and not generative:
-        raise ValueError(
-            f"device_map={device_map}: only for generative models, which model={name} is not; leave it out"
-        )
+    if head is not None:
+        raise ValueError(f"head={head}: model={name} is asked yes or no and has no such head")
+    folder, where, dtype = hub_folder(name), torch_device(device), DTYPES.get(precision)
+    model = load_model(name, folder, "AutoModelForImageTextToText", dtype or "auto", device_map=device_map)
+    scorer = GenerativeScorer(name, model, folder, question or QUESTION)
     dtype = dtype or next(parameter.dtype for parameter in scorer.model.parameters())
     if dtype not in DTYPES.values():
         raise ValueError(f"precision=auto: model={name} is saved in {dtype}; choose one of {', '.join(DTYPES)}")
     if device_map is None:  # otherwise accelerate has placed the model and moves activations between devices
-        scorer.model.to(device=where, dtype=None if generative else dtype)  # generative ones have some float32 layers
+        scorer.model.to(device=where)
     scorer.device, scorer.precision, scorer.batch_size = where, dtype, batch_size
     return scorer
-
-
-def _hub_scorer(name: str, head: str | None, question: str | None, dtype: Any, device_map: str | None) -> Any:
-    """The scorer of a model of `transformers`. dtype: None for the type of the saved weights."""
-    import torch
-    from transformers import __version__
-    from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
-
-    from analysis.probe.scorers.contrastive import FAMILIES
-    from analysis.probe.scorers.generative import QUESTION, GenerativeScorer
-    from train.models.hub import check_vocabulary, config_of, hub_folder, load_model, load_processors
-
-    folder = hub_folder(name, also=" or MODULE:FUNCTION")
-    config = config_of(name, folder)
-    kind = str(config.get("model_type"))
-    architecture, family = FAMILIES.get(kind, ("", None))
-    if kind == "blip-2" and architecture not in (config.get("architectures") or ()):
-        family = None  # of the same `model_type`, but generative
-    if family is not None:
-        if head is not None and head not in family.heads:
-            raise ValueError(f"head={head}: model={name} ({kind}) has {' and '.join(family.heads)} only")
-        model = load_model(name, folder, architecture, "auto" if dtype is None else torch.float32, family.unused)
-        tokenizer, processor = load_processors(name, folder, "AutoTokenizer", "AutoImageProcessor")
-        check_vocabulary(name, model, tokenizer)
-        return family(name, model, tokenizer, processor, head or family.heads[0])
-    if kind in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES:
-        if head is not None:
-            raise ValueError(f"head={head}: model={name} ({kind}) is asked yes or no and has no such head")
-        model = load_model(name, folder, "AutoModelForImageTextToText", dtype or "auto", device_map=device_map)
-        return GenerativeScorer(name, model, folder, question or QUESTION)
-    if "auto_map" in config:
-        raise ValueError(
-            f"model={name}: its model_type={kind} needs code from the model's own repository, which is not run here; "
-            "give a model that `transformers` supports (often a converted one whose name ends in -hf)"
-        )
-    raise ValueError(
-        f"model={name}: its config says model_type={kind}; must be one of {', '.join(FAMILIES)}, or a generative "
-        f"vision-language model of transformers {__version__}"
-    )
 
 
 # The models of a probe ------------------------------------------------------------------------------------------------
@@ -208,25 +160,3 @@ def _source(scorer: Scorer) -> str:
 def region_values(settings: RegionSettings) -> Mapping[str, Any] | None:
     """The region settings, with a digest of the file in place of its path; None for the default grid."""
     return None if settings == GRID else settings.model_dump() | {"file": path_digest(settings.file)}
-
-
-def digest_weights_of(name: str) -> str:
-    """Fingerprint of a model's weights: see `_content`; for a function, the digest of its module."""
-    kind, _, checkpoint = name.partition(":")
-    if is_function(name):
-        spec = importlib.util.find_spec(kind)
-        return path_digest(spec.origin if spec else None) or name
-    return _content(checkpoint if kind in TRAVLR_MODELS and checkpoint else name)
-
-
-def _content(name: str) -> str:
-    """Digest of a folder, or of a checkpoint file with the files read beside it; of a hub id, the revision in the
-    cache."""
-    if Path(name).expanduser().exists():
-        return checkpoint_digest(name)
-    from huggingface_hub import snapshot_download
-
-    try:
-        return Path(snapshot_download(name, local_files_only=True)).name
-    except Exception:  # the cache may be damaged, or hold the model in another form
-        return name

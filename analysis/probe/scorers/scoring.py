@@ -27,9 +27,9 @@ from analysis.probe.corpora.items import (
     Missing,
     Scorer,
     Unreadable,
-    as_float64,
     open_picture,
 )
+from train.ask.matchers.loading import as_float64
 from travlr.files import locked, put_file
 from travlr.settings import Log
 from travlr.workers import Progress, usable_cores

@@ -16,7 +16,7 @@ from PIL import Image
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from analysis.probe.scorers.base import ModelScorer, words_of
+from train.ask.matchers.base import Matcher, words_of
 from train.config import ARCHITECTURES, RegionSettings
 from train.data.inputs import Inputs, Tensors
 from train.data.pixels import normalise_pixels, scale_picture
@@ -35,9 +35,9 @@ Find = Callable[[Image.Image], tuple[np.ndarray, np.ndarray]]
 """Picture -> features (R, D) and boxes (R, 4) of its regions: left, top, right, bottom as parts of the picture."""
 
 
-def travlr_scorer(
+def published_matcher(
     kind: str, checkpoint: str, head: str | None, regions: RegionSettings | None, size: str
-) -> TravlrScorer:
+) -> PublishedMatcher:
     """The scorer of one of TraVLR's models with published weights.
 
     regions: `grid` (the default; 6 x 6, with the features that are used for scenes), or `file`, found by
@@ -66,11 +66,11 @@ def travlr_scorer(
     if missing := [key for key in report.missing if key.startswith("matching.")]:
         raise ValueError(f"model={name}: has no matching head ({missing[0]}); its scores would be random")
     if find is not None:
-        return RegionScorer(name, model, words, find)
-    return AlbefScorer(name, model, words, checkpoint, head or "itm")
+        return RegionMatcher(name, model, words, find)
+    return AlbefMatcher(name, model, words, checkpoint, head or "itm")
 
 
-class TravlrScorer(ModelScorer):
+class PublishedMatcher(Matcher):
     """One of our models with loaded weights."""
 
     positions = "shape.positions"
@@ -89,7 +89,7 @@ class TravlrScorer(ModelScorer):
         return self.model.match(Inputs(**inputs))
 
 
-class RegionScorer(TravlrScorer):
+class RegionMatcher(PublishedMatcher):
     """VisualBERT, UNITER or LXMERT. find: its region source."""
 
     def __init__(self, name: str, model: Any, words: WordTokenizer, find: Find) -> None:
@@ -105,7 +105,7 @@ class RegionScorer(TravlrScorer):
         }
 
 
-class AlbefScorer(TravlrScorer):
+class AlbefMatcher(PublishedMatcher):
     def __init__(self, name: str, model: Any, words: WordTokenizer, checkpoint: str, head: str) -> None:
         if head == "itc":
             model.projections = projections_of(name, checkpoint, model.shape.width)  # moves to the model's device
@@ -129,7 +129,7 @@ class AlbefScorer(TravlrScorer):
         return {"text": normalize(self.model.projections["text"](states[:, 0]), dim=-1)}
 
     def judge(self, both: Tensors) -> Tensor:
-        return super().judge(both) if self.head == "itm" else ModelScorer.judge(self, both)
+        return super().judge(both) if self.head == "itm" else Matcher.judge(self, both)
 
 
 def projections_of(name: str, checkpoint: str, width: int) -> nn.ModuleDict:

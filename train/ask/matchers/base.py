@@ -20,7 +20,7 @@ DTYPES = {"float32": torch.float32, "float64": torch.float64, "bf16": torch.bflo
 WORD = re.compile(r"\w(?:[\w'’-]*\w)?")
 
 
-class ModelScorer:
+class Matcher:
     """Pictures (N), texts (N) -> (N,) float64. A subclass has the steps of its models; here are the most frequent
     steps.
 

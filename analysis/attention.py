@@ -19,7 +19,7 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from analysis.probe.scorers.base import WORD, ModelScorer
+from train.ask.matchers.base import WORD, Matcher
 from train.data.inputs import Tensors
 
 MAX_SIDE = 640  # pixels of the longer side of a map; no model has a higher resolution
@@ -27,11 +27,11 @@ MAX_SIDE = 640  # pixels of the longer side of a map; no model has a higher reso
 Box = tuple[int, int, int, int]
 """Left, top, right, bottom in pixels of a map."""
 
-HeatMapFunction = Callable[[ModelScorer, Image.Image, str], list[np.ndarray]]
+HeatMapFunction = Callable[[Matcher, Image.Image, str], list[np.ndarray]]
 """(scorer, picture, text) -> maps (H, W) of the sentence and of each word."""
 
 
-def joint(scorer: ModelScorer, image: Image.Image, text: str) -> list[np.ndarray]:
+def joint(scorer: Matcher, image: Image.Image, text: str) -> list[np.ndarray]:
     """Maps of a model with one encoder for words and picture (its inputs: words, then regions; or words, class token,
     patches), or with cross-attention from words to the picture."""
     prepared, name = leaves(scorer, image), type(scorer.model).__name__
@@ -50,7 +50,7 @@ def joint(scorer: ModelScorer, image: Image.Image, text: str) -> list[np.ndarray
     return [paint(sentence), *(paint(rows[places].sum(0)) for _, places in scorer.words(text))]
 
 
-def dual(scorer: ModelScorer, image: Image.Image, text: str) -> list[np.ndarray]:
+def dual(scorer: Matcher, image: Image.Image, text: str) -> list[np.ndarray]:
     """Maps of a model with two encoders, from the self-attention of the picture encoder: for the sentence, and for each
     word as a sentence."""
     maps = []
@@ -84,18 +84,18 @@ def positive_attention(weights: Tensor, gradient: Tensor) -> Tensor:
     return (weights * gradient).clamp(min=0).mean(1)[0].detach().cpu()
 
 
-def read(scorer: ModelScorer, text: str) -> Tensors:
+def read(scorer: Matcher, text: str) -> Tensors:
     return scorer.read({name: scorer.on_device(tensor) for name, tensor in scorer.tokens(text).items()})
 
 
-def leaves(scorer: ModelScorer, image: Image.Image) -> Tensors:
+def leaves(scorer: Matcher, image: Image.Image) -> Tensors:
     """The inputs of `see`, as leaves that require gradients."""
     inputs = {name: scorer.on_device(tensor) for name, tensor in scorer.prepare(image).items()}
     return {name: tensor.requires_grad_() if tensor.is_floating_point() else tensor for name, tensor in inputs.items()}
 
 
 def with_gradients(
-    scorer: ModelScorer,
+    scorer: Matcher,
     modules_of: Callable[[Any], list[nn.Module]],
     inputs: Tensors,
     judge: Callable[[Tensors], Tensor] | None = None,
@@ -170,7 +170,7 @@ CROSS: dict[str, Callable[[Any], list[nn.Module]]] = {
 }
 
 
-def heat_map_function(scorer: ModelScorer) -> HeatMapFunction | None:
+def heat_map_function(scorer: Matcher) -> HeatMapFunction | None:
     """The function for the model of a scorer; None for a model that is not supported, and for head=itc of a model whose
     cross-attention belongs to head=itm."""
     kind = type(scorer.model).__name__
@@ -182,7 +182,7 @@ def heat_map_function(scorer: ModelScorer) -> HeatMapFunction | None:
 # Painting -----------------------------------------------------------------------------------------------------------
 
 
-def painter(scorer: ModelScorer, image: Image.Image, prepared: Tensors) -> Callable[[Tensor], np.ndarray]:
+def painter(scorer: Matcher, image: Image.Image, prepared: Tensors) -> Callable[[Tensor], np.ndarray]:
     """A function that maps values of regions (R,), or of patches in row order, to pixels (H, W).
 
     A pixel gets the highest value of the regions that contain it. Patches are interpolated; parts that the model crops

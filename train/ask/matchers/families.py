@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from analysis.probe.scorers.base import ModelScorer
+from train.ask.matchers.base import Matcher
 from train.data.inputs import Tensors
 
 
@@ -17,7 +18,7 @@ def log_odds(logits: Tensor) -> Tensor:
     return logits[:, 1] - logits[:, 0]
 
 
-class Clip(ModelScorer):
+class Clip(Matcher):
     """CLIP and similar models: cosines. The temperature scales all scores alike, so it changes no ranking."""
 
     heads = ("itc",)
@@ -43,7 +44,7 @@ class Siglip(Clip):
         return super().judge(both) * self.model.logit_scale.exp() + self.model.logit_bias
 
 
-class Blip(ModelScorer):
+class Blip(Matcher):
     """itm: log-odds of the matching head, whose text encoder attends to the picture. itc: cosines."""
 
     def see(self, x: Tensors) -> Tensors:
@@ -63,7 +64,7 @@ class Blip(ModelScorer):
         return log_odds(self.model.itm_head(states[:, 0]))
 
 
-class Vilt(ModelScorer):
+class Vilt(Matcher):
     """ViLT's ranking logit. Words and patches share all layers, so `see` computes the patch embedding alone."""
 
     heads, odds = ("itm",), ()
@@ -83,7 +84,7 @@ class Vilt(ModelScorer):
         return self.model(ids, mask, image_embeds=both["image"], pixel_mask=both["patch_mask"]).logits[:, 0]
 
 
-class Flava(ModelScorer):
+class Flava(Matcher):
     """itm: log-odds of the matching head of the multimodal encoder, which gets states before the last LayerNorm, as in
     pretraining. itc: cosines."""
 
@@ -109,7 +110,7 @@ class Flava(ModelScorer):
         return log_odds(self.model.itm_head(states))
 
 
-class Blip2(ModelScorer):
+class Blip2(Matcher):
     """itm: log-odds of the matching head, averaged over the queries, which attend to picture and text. itc: the cosine
     of the text and its nearest query (Li et al. 2023, section 3.2)."""
 
@@ -146,7 +147,7 @@ class Blip2(ModelScorer):
         return log_odds(self.model.itm_head(states[:, : query.shape[1]]).mean(1))
 
 
-class BridgeTower(ModelScorer):
+class BridgeTower(Matcher):
     """Log-odds of the matching head. The vision tower does not depend on the text, so it runs once for each picture;
     `judge` replaces the `forward` of its layers by their saved outputs."""
 
@@ -176,7 +177,7 @@ class BridgeTower(ModelScorer):
                 del block.forward
 
 
-FAMILIES: dict[str, tuple[str, type[ModelScorer]]] = {
+FAMILIES: dict[str, tuple[str, type[Matcher]]] = {
     "clip": ("CLIPModel", Clip),
     "metaclip_2": ("MetaClip2Model", Clip),
     "align": ("AlignModel", Clip),
@@ -191,3 +192,10 @@ FAMILIES: dict[str, tuple[str, type[ModelScorer]]] = {
     "bridgetower": ("BridgeTowerForImageAndTextRetrieval", BridgeTower),
 }
 """By the `model_type` in a model's config: the class of `transformers`, and ours."""
+
+
+def family_of(config: Mapping[str, Any]) -> tuple[str, type[Matcher]] | None:
+    """The entry of `FAMILIES` of a model's config, None if it has none. A BLIP-2 may be generative."""
+    family = FAMILIES.get(str(config.get("model_type")))
+    is_blip2 = config.get("model_type") == "blip-2"
+    return None if family and is_blip2 and family[0] not in (config.get("architectures") or ()) else family
