@@ -19,9 +19,9 @@ import pyarrow.compute as pc
 from train.results.columns import RESULT_COLUMNS, TEST_SETTINGS, TEST_SPLITS, main_test_setting
 from train.results.predictions import read_predictions
 from train.results.store import canonical, collect_results, read_config, read_curve
-from travlr.columns import parse_query_form
 from travlr.config import Style, check_choice
 from travlr.dataset import Dataset, open_dataset
+from travlr.formats.columns import parse_query_form
 from travlr.tasks import is_known, task_class
 from travlr.tasks.quantifiers import FAMILIES
 

@@ -53,7 +53,7 @@ def unaudited() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def tables_made_once() -> Iterator[None]:
     """For tests of files, which write the rows of a few datasets again and again."""
-    from travlr import original
+    from travlr.formats import original
     from travlr.generate import Generator
 
     with pytest.MonkeyPatch.context() as patch:
@@ -77,7 +77,7 @@ def one_thread() -> Iterator[None]:
 def by_format(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The same small dataset in each format."""
     from tests.helpers import write
-    from travlr.exports import FORMATS
+    from travlr.formats.exports import FORMATS
 
     base = tmp_path_factory.mktemp("formats")
     for layout in ("parquet", *FORMATS):

@@ -22,7 +22,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from train.command import command as train_command
 from travlr import Cardinality, Count, GenerateArguments, Image, generate_dataset, writing
 from travlr.config import Config
-from travlr.manifest import CARD, MANIFEST, UNFINISHED
+from travlr.formats.manifest import CARD, MANIFEST, UNFINISHED
 from travlr.tasks import config_from_dict
 
 ROOT = Path(__file__).parent.parent

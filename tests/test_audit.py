@@ -22,10 +22,10 @@ from tests.helpers import command, one_line, write
 from travlr import Cardinality, Comparison, Count, Image, Object, Quantifiers, Query, Spatiality, World
 from travlr.audit.checks import GENERATED, Check, audit, lower_bound
 from travlr.audit.rows import cells_of
-from travlr.columns import SCHEMA, content_digest, rows_digest, scene_of
 from travlr.config import Config
 from travlr.files import hashed
-from travlr.manifest import MANIFEST
+from travlr.formats.columns import SCHEMA, content_digest, rows_digest, scene_of
+from travlr.formats.manifest import MANIFEST
 from travlr.scene import Scene
 from travlr.tasks import TASKS, parse_query, query_text, truth
 from travlr.tasks.comparison import COMPARISONS

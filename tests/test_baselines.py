@@ -14,19 +14,11 @@ import pytest
 
 from travlr import Count, GenerateArguments, Image, generate_dataset, open_dataset
 from travlr.audit.__main__ import main as audit_command
-from travlr.baselines import (
-    ALL,
-    FILE,
-    GRAMS,
-    TOGETHER,
-    RuleScore,
-    _scores,
-    best_unbound,
-    dataset_baselines,
-    main,
-    score_baselines,
-)
-from travlr.rules import RULES, SplitArrays, _ink_of, read_split, split_arrays, word_lists
+from travlr.baselines import RuleScore, best_unbound, dataset_baselines, score_baselines
+from travlr.baselines.__main__ import main
+from travlr.baselines.arrays import SplitArrays, _ink_of, read_split, split_arrays, word_lists
+from travlr.baselines.rules import RULES
+from travlr.baselines.scoring import ALL, FILE, GRAMS, TOGETHER, _scores
 from travlr.scene import COLOURS
 from travlr.tasks import TASKS
 
@@ -107,7 +99,7 @@ def test_no_rule_sees_what_decides(data: Path, results: list[RuleScore]) -> None
 
 
 def test_answers_that_are_drawn_at_random_are_not_learned(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import travlr.baselines as module
+    import travlr.baselines.scoring as module
 
     def shuffled(table: Any, words: Any) -> Any:
         arrays = split_arrays(table, words)
@@ -119,7 +111,7 @@ def test_answers_that_are_drawn_at_random_are_not_learned(data: Path, monkeypatc
 
 
 def test_the_file_of_baselines_is_read_until_the_content_changes(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import travlr.baselines as module
+    import travlr.baselines.scoring as module
 
     results = dataset_baselines(data)
     monkeypatch.setattr(module, "score_baselines", lambda folder: [])
@@ -204,6 +196,6 @@ def test_a_dataset_without_train_is_one_line(data: Path, tmp_path: Path) -> None
 
 
 def test_a_picture_that_is_empty_is_named(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("travlr.rules._ink_of", lambda data, ink=_ink_of: ink(pa.py_buffer(b"")))
+    monkeypatch.setattr("travlr.baselines.arrays._ink_of", lambda data, ink=_ink_of: ink(pa.py_buffer(b"")))
     with pytest.raises(ValueError, match="row 0 of train is no readable PNG"):
         score_baselines(data)

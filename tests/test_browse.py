@@ -22,8 +22,8 @@ from selenium.webdriver.support.ui import WebDriverWait
 from tests.helpers import command, generated, page_data, write
 from travlr import Cardinality, Quantifiers, Spatiality, browse
 from travlr.baselines import best_unbound, score_baselines
-from travlr.columns import SCHEMA
 from travlr.config import Config, Count, Image
+from travlr.formats.columns import SCHEMA
 
 SMALL = Count(train=200, validation=60, test_ind=60, test_ood=120)
 TASKS: dict[str, Config] = {

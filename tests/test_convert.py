@@ -20,11 +20,11 @@ from PIL import Image as pillow
 from tests.helpers import COUNTS, SMALL, command, config_of, hashes, one_line, write
 from travlr import Count, Image, Spatiality, make_example, open_dataset
 from travlr.audit.checks import audit
-from travlr.card import BEST_UNBOUND
 from travlr.convert import convert_dataset
-from travlr.exports import FORMATS
-from travlr.manifest import EXPORTED
-from travlr.original import PUBLISHED_SPLITS, read_original
+from travlr.formats.card import BEST_UNBOUND
+from travlr.formats.exports import FORMATS
+from travlr.formats.manifest import EXPORTED
+from travlr.formats.original import PUBLISHED_SPLITS, read_original
 from travlr.scene import SPLITS
 from travlr.tasks import PAPER
 

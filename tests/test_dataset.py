@@ -13,8 +13,8 @@ import pytest
 
 from tests.helpers import COUNTS, SMALL, flip, unfinish, write
 from travlr import iterate, make_example, open_dataset
-from travlr.columns import COLUMNS
-from travlr.manifest import read_manifest
+from travlr.formats.columns import COLUMNS
+from travlr.formats.manifest import read_manifest
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from render.pictures.renderer import Renderer
-from travlr.columns import content_digest, rows_digest
+from travlr.formats.columns import content_digest, rows_digest
 from travlr.generate import Generator
 from travlr.scene import SPLITS
 from travlr.tasks import config_from_dict

@@ -35,10 +35,10 @@ from travlr.audit.checks import audit
 from travlr.baselines import score_baselines
 from travlr.browse import make_page
 from travlr.convert import convert_dataset
-from travlr.exports import FORMATS
+from travlr.formats.exports import FORMATS
 from travlr.generate import iterate
 from travlr.questions import make_question
-from travlr.sampler import make_sampler
+from travlr.sampling.sampler import make_sampler
 from travlr.scene import SPLITS, Object, Scene
 from travlr.tasks import TASKS, parse_query, query_text, task_class, use_task
 from travlr.tasks.base import Arguments

@@ -24,8 +24,8 @@ from train.models.albef import Albef
 from train.run import run, visual_settings
 from travlr import Cardinality
 from travlr.config import Count
+from travlr.formats.manifest import MANIFEST
 from travlr.generate import GenerateArguments, generate_dataset, renderer_of
-from travlr.manifest import MANIFEST
 
 WORDS = WordTokenizer(grammar_tokenizer())
 PAPER = renderer_of(Cardinality())

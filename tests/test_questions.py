@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, f1_score
 
 from travlr import Image
-from travlr.columns import parse_query_form, query_form
 from travlr.dataset import Example
+from travlr.formats.columns import parse_query_form, query_form
 from travlr.generate import iterate
 from travlr.questions import FORMS, PROMPTS, WORDING_VERSION, make_question, messages, parse, score, summary
 from travlr.questions.forms import SETTINGS, Question

@@ -20,7 +20,7 @@ from render.shapes import LEVELS, coverage
 from render.text import parse_caption
 from tests.oracle import read_picture
 from travlr.config import Image
-from travlr.sampler import make_sampler
+from travlr.sampling.sampler import make_sampler
 from travlr.scene import COLOURS, SHAPES, SIZES, Object, Query, World
 from travlr.tasks import TASKS, parse_query, query_text
 

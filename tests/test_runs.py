@@ -23,9 +23,9 @@ from tests.test_results import NEWER
 from train.results.predictions import PREDICTIONS, read_predictions
 from train.results.store import read_config
 from travlr import open_dataset
-from travlr.columns import OBJECT, parse_query_form
 from travlr.config import Count, Image
 from travlr.dataset import Example
+from travlr.formats.columns import OBJECT, parse_query_form
 from travlr.tasks import TASKS
 
 COUNT = Count(train=20, validation=20, test_ind=120, test_ood=120)

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from travlr import streams
+from travlr.sampling import streams
 
 
 @given(st.integers(0, 10**6), st.integers(1, 40), st.integers(1, 50))

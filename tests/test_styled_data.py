@@ -27,13 +27,13 @@ from train.regions.sources import make_regions
 from train.run import run
 from travlr import Cardinality, Count, Image, Quantifiers, Spatiality, Style, World
 from travlr.audit.checks import GENERATED, audit
+from travlr.baselines.arrays import in_reading_order, read_split
 from travlr.browse import make_page
-from travlr.card import card_files
-from travlr.columns import scene_of
 from travlr.config import Config
+from travlr.formats.card import card_files
+from travlr.formats.columns import scene_of
+from travlr.formats.manifest import read_manifest
 from travlr.generate import Generator
-from travlr.manifest import read_manifest
-from travlr.rules import in_reading_order, read_split
 
 STYLES = {f"image-{name}": Style(image=name) for name in IMAGE_STYLES if name != "plain"}
 STYLES |= {f"caption-{name}": Style(caption=name) for name in CAPTION_STYLES if name != "sentences"}

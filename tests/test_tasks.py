@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from render.captions.sentences import Captioner
 from travlr.config import Config, Count
-from travlr.sampler import make_sampler
+from travlr.sampling.sampler import make_sampler
 from travlr.scene import COLOURS, IN_DISTRIBUTION, SHAPES, SIZES, SPLITS, Batch, World
 from travlr.tasks import TASKS, query_text
 from travlr.tasks.cardinality import Cardinality
@@ -398,7 +398,7 @@ def test_comparison_trains_on_differences_up_to_three(tasks: dict[str, Any]) -> 
 
 DIGEST = """
 import hashlib, json, sys
-from travlr.sampler import make_sampler
+from travlr.sampling.sampler import make_sampler
 from travlr.tasks import TASKS
 out = {}
 for name, task in TASKS.items():

@@ -12,8 +12,8 @@ import pytest
 
 from tests.helpers import SETTINGS, SMALL, command, hashes, write
 from travlr import Count, open_dataset, writing
+from travlr.formats.manifest import MANIFEST, UNFINISHED
 from travlr.generate import tables_of
-from travlr.manifest import MANIFEST, UNFINISHED
 from travlr.writing import ROWS_PER_SHARD, shards_due
 
 CONFIG = SMALL.model_dump_json()

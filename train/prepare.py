@@ -7,8 +7,8 @@ from pathlib import Path
 
 from travlr.audit.checks import audit
 from travlr.dataset import open_dataset
+from travlr.formats.manifest import file_problem, has_manifest
 from travlr.generate import GenerateArguments, generate_dataset
-from travlr.manifest import file_problem, has_manifest
 from travlr.settings import Log
 from travlr.tasks import short_name, task_class
 

@@ -38,7 +38,7 @@ from train.results.provenance import provenance
 from train.results.store import WEIGHTS, is_finished, read_config, read_results, run_name, start_run, write_results
 from travlr.config import Style
 from travlr.files import path_digest
-from travlr.manifest import read_manifest
+from travlr.formats.manifest import read_manifest
 from travlr.settings import Log
 from travlr.tasks import use_task
 

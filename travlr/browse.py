@@ -24,12 +24,12 @@ from typing import Any
 
 from render.png import decode
 from travlr.baselines import best_unbound, dataset_baselines
-from travlr.columns import OBJECT, damage
 from travlr.config import Config, Style
 from travlr.dataset import SplitReader, open_dataset
 from travlr.files import replacing
+from travlr.formats.columns import OBJECT, damage
+from travlr.formats.manifest import MANIFEST
 from travlr.generate import renderer_of
-from travlr.manifest import MANIFEST
 from travlr.scene import COLOURS, SHAPES, column_name
 from travlr.settings import run_command
 from travlr.tasks import add_task_option, config_from_dict, task_class

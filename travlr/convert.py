@@ -11,14 +11,14 @@ import sys
 from pathlib import Path
 from typing import Any, Literal
 
-from travlr.columns import damage
 from travlr.dataset import open_dataset
-from travlr.exports import FORMATS, check_export, export
 from travlr.files import check_apart, hashed
+from travlr.formats.columns import damage
+from travlr.formats.exports import FORMATS, check_export, export
+from travlr.formats.manifest import file_problem
+from travlr.formats.original import INDEX, METADATA, count_rows, read_original
 from travlr.generate import print_summary
 from travlr.harness.exports import Export, export_dataset
-from travlr.manifest import file_problem
-from travlr.original import INDEX, METADATA, count_rows, read_original
 from travlr.settings import Log, Settings, run_command
 from travlr.tasks import add_task_option
 from travlr.writing import write_dataset

@@ -11,8 +11,8 @@ from typing import Any, overload
 
 import pyarrow as pa
 
-from travlr.columns import COLUMNS, SCHEMA, read_shard, scene_of
-from travlr.manifest import read_manifest
+from travlr.formats.columns import COLUMNS, SCHEMA, read_shard, scene_of
+from travlr.formats.manifest import read_manifest
 from travlr.scene import Scene
 
 

@@ -20,12 +20,12 @@ from pydantic import Field
 from render.image import make_renderer
 from render.pictures.renderer import Renderer
 from render.text import make_captioner
-from travlr.columns import IMAGE, OBJECT, ROW_GROUP, SCHEMA, example_id, query_form
 from travlr.config import Config, check_choice
 from travlr.dataset import Example, examples_of, open_dataset
-from travlr.exports import FORMATS, check_export, export
+from travlr.formats.columns import IMAGE, OBJECT, ROW_GROUP, SCHEMA, example_id, query_form
+from travlr.formats.exports import FORMATS, check_export, export
 from travlr.plugins import is_import
-from travlr.sampler import make_sampler
+from travlr.sampling.sampler import make_sampler
 from travlr.scene import SIZES, SPLITS, Batch, described
 from travlr.settings import Log, PathText, Settings, UsageError, help_lines, hydra_command
 from travlr.tasks import TASKS, config_from_dict, query_text, short_name, use_task

@@ -16,10 +16,19 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from travlr.card import card_files
-from travlr.columns import OBJECT, ROW_GROUP, SCHEMA, content_digest, damage, read_shard, rows_digest
 from travlr.files import hashed, put_file, replacing
-from travlr.manifest import CARD, FORMAT_VERSION, MANIFEST, SHARD, UNFINISHED, has_manifest, read_manifest, versions
+from travlr.formats.card import card_files
+from travlr.formats.columns import OBJECT, ROW_GROUP, SCHEMA, content_digest, damage, read_shard, rows_digest
+from travlr.formats.manifest import (
+    CARD,
+    FORMAT_VERSION,
+    MANIFEST,
+    SHARD,
+    UNFINISHED,
+    has_manifest,
+    read_manifest,
+    versions,
+)
 from travlr.settings import Log
 from travlr.workers import Progress, Workers, run_in_processes
 

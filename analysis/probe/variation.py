@@ -308,7 +308,7 @@ def main(arguments: list[str]) -> None:
     from analysis.probe.scorers.loading import load_scorer
     from train.ask.matchers.loading import digest_weights_of
     from train.results.provenance import environment
-    from travlr.manifest import versions
+    from travlr.formats.manifest import versions
 
     options = make_parser().parse_args(arguments)
     thing = place_object(options.object)

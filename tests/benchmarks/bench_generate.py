@@ -29,8 +29,8 @@ from render.image import IMAGE_STYLES
 from render.png import deflate
 from render.text import CAPTION_STYLES, make_captioner
 from travlr import Cardinality
-from travlr.columns import rows_digest
 from travlr.config import Count, Image, Style
+from travlr.formats.columns import rows_digest
 from travlr.generate import GenerateArguments, Generator, generate_dataset, generator, renderer_of
 from travlr.tasks import TASKS, config_from_dict
 from travlr.writing import write_shard

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm  # type: ignore[import-untyped]
 
-from travlr.columns import damage
+from travlr.formats.columns import damage
 
 BLANK = "blank"
 MAX_BYTES = 1 << 28  # of one array

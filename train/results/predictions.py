@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from train.results.scores import predictions_of
-from travlr.columns import damage
 from travlr.files import replacing
+from travlr.formats.columns import damage
 
 PREDICTIONS = "predictions.parquet"
 PREDICTION_SCHEMA = pa.schema(

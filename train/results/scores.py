@@ -146,7 +146,7 @@ def couple_scores(answers: np.ndarray, logits: np.ndarray) -> dict[str, float]:
     `couples_low` and `couples_high`, its 95 % interval. Empty unless the answers of examples 2k and 2k + 1 differ for
     every k.
 
-    A couple is one query text, true in one scene and false in another (`travlr.sampler`): a coin gets 25 %, and an
+    A couple is one query text, true in one scene and false in another (`travlr.sampling`): a coin gets 25 %, and an
     answer that depends on the query alone 0 %. Examples must be in order and in whole couples; published data has none.
     The interval is Wilson's, over couples.
     """

@@ -26,8 +26,8 @@ import yaml
 from train.results.baselines import BaselineScore
 from train.results.columns import RESULT_COLUMNS, Row
 from train.results.scores import TEST, Scores
-from travlr.columns import damage
 from travlr.files import replacing
+from travlr.formats.columns import damage
 from travlr.settings import Log
 
 SETTINGS, RESULTS, CURVE, WEIGHTS = "settings.yaml", "results.json", "curve.csv", "model.safetensors"

@@ -18,9 +18,9 @@ from render.png import decode
 from render.text import CAPTION_STYLES
 from travlr.audit.rows import ROW_CHECKS, Rules, examine_row, thing
 from travlr.audit.shortcuts import ABOUT, QUERY, TOTAL, UNAVOIDABLE
-from travlr.columns import content_digest, damage, read_shard, rows_digest, scene_of
+from travlr.formats.columns import content_digest, damage, read_shard, rows_digest, scene_of
+from travlr.formats.manifest import MANIFEST, file_problem, read_manifest
 from travlr.generate import generator
-from travlr.manifest import MANIFEST, file_problem, read_manifest
 from travlr.scene import IN_DISTRIBUTION, SPLITS
 from travlr.tasks import config_from_dict, task_class, use_task
 from travlr.tasks.base import BaseTask

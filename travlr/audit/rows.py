@@ -19,8 +19,8 @@ from render.pictures.renderer import Renderer
 from render.png import decode
 from render.text import make_captioner, parse_caption
 from travlr.audit.shortcuts import FEATURES, QUERY, TOTAL, other_pairs
-from travlr.columns import example_id, parse_query_form, scene_of
 from travlr.config import Config, Style
+from travlr.formats.columns import example_id, parse_query_form, scene_of
 from travlr.generate import generator
 from travlr.scene import Object, Query, Scene, World, column_name
 from travlr.tasks import parse_query, short_name, task_class

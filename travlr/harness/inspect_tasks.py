@@ -35,8 +35,8 @@ from inspect_ai.solver import TaskState, generate
 
 from travlr.config import check_choice
 from travlr.dataset import Dataset, Example, open_dataset
+from travlr.formats.manifest import has_manifest
 from travlr.harness import records
-from travlr.manifest import has_manifest
 from travlr.questions import FORMS, PROMPTS, WORDING_VERSION, Question, make_question, messages, score, score_reply
 from travlr.questions.forms import SETTINGS, Message, most_tokens
 from travlr.scene import SPLITS, Object

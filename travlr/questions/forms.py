@@ -14,10 +14,10 @@ from importlib import resources
 from typing import Any
 
 from render.captions.style import PREFACE, preface
-from travlr import streams
-from travlr.columns import parse_query_form
 from travlr.config import check_choice
 from travlr.dataset import Example
+from travlr.formats.columns import parse_query_form
+from travlr.sampling import streams
 from travlr.scene import Scene, World
 from travlr.tasks import task_class
 

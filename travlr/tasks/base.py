@@ -44,7 +44,7 @@ class BaseTask(ABC):
 
     query, arguments: a template and what its fields may be, see `travlr.tasks.language`.
     decided_by: what an answer follows from: the `place` of two objects, the `count` of one noun, the `counts` of two,
-    or the `binding` of attributes in single objects. A baseline must not see all of it (travlr/baselines.py).
+    or the `binding` of attributes in single objects. A baseline must not see all of it (`travlr.baselines`).
     axes: first item of a pair -> labels of its further items, for pages and figures. The key is "" where both items of
     a pair are values.
     """

@@ -12,8 +12,8 @@ import numpy as np
 from pydantic import Field, field_validator, model_validator
 
 import splits
-from travlr import streams
 from travlr.config import STRICT, Config, RangeFrom0, RangeFrom1
+from travlr.sampling import streams
 from travlr.scene import Scene, objects_of
 from travlr.tasks.base import Arguments, CellsOf, OpenQuestion, Pair
 from travlr.tasks.exchange import check_exchange, exchange_numbers

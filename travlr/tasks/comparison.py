@@ -13,8 +13,8 @@ from pydantic import Field, model_validator
 
 import splits
 from render.text import plural
-from travlr import streams
 from travlr.config import STRICT, Config, RangeFrom0, RangeFrom1
+from travlr.sampling import streams
 from travlr.scene import Scene, objects_of
 from travlr.settings import Settings
 from travlr.tasks.base import Arguments, CellsOf, OpenQuestion, Pair

@@ -14,8 +14,8 @@ import numpy as np
 from pydantic import Field, model_validator
 
 import splits
-from travlr import streams
 from travlr.config import STRICT, Config, RangeFrom0, RangeFrom1
+from travlr.sampling import streams
 from travlr.scene import Object, Scene, described
 from travlr.settings import Settings
 from travlr.tasks.base import Arguments, Cells, CellsOf, OpenQuestion, Pair

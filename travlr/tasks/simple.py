@@ -1,7 +1,7 @@
 """The short way to write a task: how a query reads, when it is true, and how to draw a scene.
 
-Couples, balance, held-out splits and distinct examples follow from these (`travlr.rejection`), at some thousand
-examples a second. `docs/adding-a-task.md` shows a whole task.
+Couples, balance, held-out splits and distinct examples follow from these (`travlr.sampling.rejection`), at some
+thousand examples a second. `docs/adding-a-task.md` shows a whole task.
 """
 
 from __future__ import annotations

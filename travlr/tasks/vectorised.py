@@ -1,7 +1,7 @@
 """The base class of tasks that make many scenes at once, such as the paper's four.
 
-A task says how many objects of which groups a scene holds; `travlr.sampler` draws examples from that, tens of thousands
-a second. A task that need not be so fast is much shorter as a `SimpleTask`.
+A task says how many objects of which groups a scene holds; `travlr.sampling` draws examples from that, tens of
+thousands a second. A task that need not be so fast is much shorter as a `SimpleTask`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from travlr import streams
+from travlr.sampling import streams
 from travlr.scene import Query
 from travlr.tasks.base import BaseTask, Pair
 
@@ -156,7 +156,7 @@ class Task(BaseTask):
     # Helpers for `build` and `capacity` ---------------------------------------------------------------------------
 
     def key(self, *names: str) -> int:
-        """The key of a random stream of this task, for `travlr.streams`."""
+        """The key of a random stream of this task, for `travlr.sampling.streams`."""
         return streams.stream_key("travlr", self.config.seed, self.config.task, *names)
 
     def pair_number(self, pair: Sequence[object]) -> int:

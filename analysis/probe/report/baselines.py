@@ -25,7 +25,7 @@ from analysis.probe.corpora.items import Answer, Corpus, Item, Missing, Scorer, 
 from analysis.probe.scenes import corpus as scenes
 from analysis.probe.scenes.salience import WORDS, VisibleObject, from_pixels, preferred
 from analysis.probe.scenes.statements import content_words, visible_words
-from travlr.streams import stream_key
+from travlr.sampling.streams import stream_key
 
 FOLDS = 5
 RULES = {

@@ -142,7 +142,7 @@ def _write_chunk(folder: Path, config: ScenesConfig, chunk: Chunk) -> list[Scene
 
 def _write_corpus(folder: Path, config: ScenesConfig, workers: int, log: Log) -> None:
     """Write the pictures, then the files with all records and, last, the manifest."""
-    from travlr.manifest import versions  # pyarrow is slow to import, and workers do not need it
+    from travlr.formats.manifest import versions  # pyarrow is slow to import, and workers do not need it
 
     workers = 1 if workers == 0 and config.count <= SINGLE_PROCESS_RECORDS else workers
     chunks = [(n, start) for n, (_, pairs) in enumerate(config.pairs()) for start in range(0, pairs, CHUNK_PAIRS)]

@@ -13,8 +13,8 @@ from analysis.probe.corpora.items import Missing, Unreadable, on_white, open_pic
 from analysis.probe.scenes import drawing
 from analysis.probe.scenes.scene_pairs import Board, RandomChoices, unlike
 from render.shapes import LEVELS, coverage
+from travlr.sampling.streams import stream_key
 from travlr.scene import COLOURS, SHAPES
-from travlr.streams import stream_key
 
 SHARP = 512  # pixels of a drawn shape before it is scaled down
 SIDE = drawing.CANVAS  # pixels of a plain background and of a scene

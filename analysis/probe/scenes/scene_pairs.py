@@ -27,7 +27,7 @@ from analysis.probe.corpora.taxonomy import LOCATIONS, location_class
 from analysis.probe.scenes.drawing import CANVAS, CELL, JITTER, SIDES, WORLD, PlacedObject, ink
 from analysis.probe.scenes.salience import SALIENCE, from_scene, preferred
 from analysis.probe.scenes.statements import Statement, content_words
-from travlr.streams import stream_key, words
+from travlr.sampling.streams import stream_key, words
 from travlr.tasks.spatiality import RELATIONS
 
 T = TypeVar("T")

@@ -8,129 +8,29 @@ scenes before it are drawn again where they are not in memory.
 
 from __future__ import annotations
 
-import hashlib
 import itertools
-from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from random import Random
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 import splits
-from travlr import streams
 from travlr.config import check_choice
-from travlr.scene import IN_DISTRIBUTION, SPLITS, Batch, Query, Scene
-from travlr.tasks.base import Pair, TaskError
+from travlr.sampling import streams
+from travlr.sampling.scene_streams import TRIES, Drawn, SceneStream
+from travlr.scene import IN_DISTRIBUTION, SPLITS, Batch, Query
+from travlr.tasks.base import Pair
 from travlr.tasks.simple import SimpleTask
 
-TRIES = 1_000  # scenes drawn for one that fits
 PROBES = 3_000, 6  # scenes drawn beforehand to find the pairs: in all, and at least for each query and answer
 RARE = 5  # a pair that comes up so many times less often than the mean is left out
 MATCHINGS = 4  # ways to match the pairs of true examples with those of false ones; each round takes one
 HELD_OUT, ATTEMPTS = 0.2, 40  # part of the pairs and of the queries, where the task names none; it grows by attempt
 
-Found = list[list[Counter[tuple[Pair, ...]]]]  # by query and stream: how often it shows each pair
-
-
-class Drawn(NamedTuple):
-    """What a stream gives at a time: one scene, or both of a couple. The kinds in the cells and the pair of each."""
-
-    grids: tuple[bytes, ...]
-    pairs: tuple[Pair, ...]
-    hash: int
-
-
-class SceneStream:
-    """The scenes of one query in the order in which they are drawn; none comes twice.
-
-    answers: of the scenes that come together: (True,), (False,), or (True, False) of a scene and its exchange.
-    """
-
-    def __init__(self, task: SimpleTask, query: Query, answers: tuple[bool, ...]) -> None:
-        self._task, self._query, self._answers = task, query, answers
-        self.text = task.text(query.args)
-        self._key = streams.stream_key("travlr", task.config.seed, query.task, "scenes", self.text, answers[0])
-        self._tries, self._grids = 0, set[bytes]()
-        self.drawn: list[Drawn] = []
-        self.assigned = 0  # so many of the drawn stand in `of_split`, by split and pairs
-        self.of_split: dict[tuple[str, tuple[Pair, ...]], list[Drawn]] = defaultdict(list)
-
-    def draw(self) -> bool:
-        """Try once; whether new scenes with the answers came. Raises `ValueError` for a scene against the rules."""
-        random = Random(f"{self._key}/{self._tries}")
-        self._tries += 1
-        scene = self._task.scene(random, self._task.by_name(self._query.args), self._answers[0])
-        grids = [grid_key(self._task, scene, "scene")]
-        try:
-            seen = [self._task.answer_and_pair(scene, self._query.args)]
-            if len(self._answers) == 2 and seen[0][0]:
-                other = self._task.exchange(scene, random, **self._task.by_name(self._query.args))
-                grids.append(grid_key(self._task, other, "exchange"))
-                if count_objects(scene) != count_objects(other):
-                    return False
-                seen.append(self._task.answer_and_pair(other, self._query.args))
-        except TaskError:
-            raise
-        except ValueError:  # the query or the exchange does not apply to this scene
-            return False
-        answers, pairs = zip(*seen, strict=True)
-        if answers != self._answers or not self._grids.isdisjoint(grids):
-            return False
-        self._grids.update(grids)
-        digest = hashlib.blake2b(grids[0] + self.text.encode(), digest_size=8).digest()
-        self.drawn.append(Drawn(tuple(grids), pairs, int.from_bytes(digest, "little")))
-        return True
-
-    def at(self, number: int) -> Drawn:
-        """Scene by its number. Raises `ValueError` where the task gives no new one."""
-        tries = 0
-        while len(self.drawn) <= number:
-            tries = 0 if self.draw() else tries + 1
-            if tries == TRIES:
-                raise self._error()
-        return self.drawn[number]
-
-    def _error(self) -> ValueError:
-        name, answer = self._query.task, self._answers[0]
-        if self.drawn:
-            return ValueError(
-                f"task={name}: `scene` gave no new scene with the answer {answer} in {TRIES:,} tries, after "
-                f"{len(self.drawn):,}: {self.text} Ask for fewer examples (count), or let scenes vary more"
-            )
-        exchange = " or of which `exchange` makes no false one" if len(self._answers) == 2 else ""
-        return ValueError(
-            f"task={name}: `scene` gave a scene for which `truth` is not the answer asked for, {answer},{exchange} in "
-            f"{TRIES:,} tries: {self.text}"
-        )
-
-
-def count_objects(scene: Scene) -> tuple[Any, ...]:
-    """What an exchange keeps: the cells with objects, and how many have one colour, shape and size, in any order."""
-    values = ([getattr(o, name) for o in scene] for name in ("colour", "shape", "size"))
-    return {(o.row, o.column) for o in scene}, *(sorted(Counter(words).values()) for words in values)
-
-
-def grid_key(task: SimpleTask, scene: Scene, method: str) -> bytes:
-    """The kind in each cell, two bytes each. Raises `TaskError`, naming the rule, for a scene that cannot be drawn."""
-    world, grid = task.world, array("H", bytes(2 * task.world.cells))
-    problem = "" if scene else "no objects"
-    for o in scene:
-        kind = world.number.get((o.size, o.shape, o.colour))
-        if kind is None:
-            problem = f"a {o.size} {o.colour} {o.shape}, which is not of this world"
-        elif not (0 <= o.row < world.rows and 0 <= o.column < world.columns):
-            problem = f"an object in row {o.row} and column {o.column}, counted from 0, outside of the grid"
-        elif grid[cell := o.row * world.columns + o.column]:
-            problem = f"two objects in row {o.row} and column {o.column}, counted from 0"
-        else:
-            grid[cell] = kind
-    if problem:
-        raise TaskError(f"task={task.config.task}: `{method}` gave {problem}")
-    return grid.tobytes()
+PairCounts = list[list[Counter[tuple[Pair, ...]]]]  # by query and stream: how often it shows each pair
 
 
 @dataclass(frozen=True)
@@ -157,7 +57,7 @@ class Couple(NamedTuple):
 
 
 class RejectionSampler:
-    """Draws the examples of a simple task, as `travlr.sampler.Sampler` does for vectorised ones.
+    """Draws the examples of a simple task, as `travlr.sampling.sampler.Sampler` does for vectorised ones.
 
     limits: split -> the number of examples that may be asked for; how many different ones there are shows only when
     they are drawn.
@@ -206,12 +106,12 @@ class RejectionSampler:
 
     # What is held out ----------------------------------------------------------------------------------------------
 
-    def _hold_out(self, found: Found) -> dict[str, Plan]:
+    def _hold_out(self, frequencies: PairCounts) -> dict[str, Plan]:
         """Choose what is held out, where the task does not say, so that both sides have a plan; the plan of each.
 
         Raises `ValueError` where there is no such choice.
         """
-        pairs = {pair for of_query in found for counts in of_query for pairs in counts for pair in pairs}
+        pairs = {pair for of_query in frequencies for counts in of_query for pairs in counts for pair in pairs}
         nouns = {tuple(sorted(self.task.nouns(q.args) or map(str, q.args))) for q in self.queries}
         given = {name: [tuple(map(str, part)) for part in parts] for name, parts in self.task.held_out.items()}
         for attempt in range(1 if len(given) == 2 else ATTEMPTS):
@@ -219,7 +119,7 @@ class RejectionSampler:
             self._held_out_pairs = set(given.get("pairs", _part_of(pairs, attempt)))
             self._held_out_queries = [frozenset(part) for part in queries]
             self._query_is_out = [self._is_held_out(query) for query in range(len(self.queries))]
-            plans = {side: self._make_plan(side, found) for side in ("in", "out")}
+            plans = {side: self._make_plan(side, frequencies) for side in ("in", "out")}
             if all(plans.values()):
                 break
         return {side: plan for side, plan in plans.items() if plan}
@@ -237,7 +137,7 @@ class RejectionSampler:
 
     # Which couples ------------------------------------------------------------------------------------------------
 
-    def _probe(self) -> Found:
+    def _probe(self) -> PairCounts:
         """How often each stream shows each pair, or the pairs of a couple, in its first scenes."""
         number = max(PROBES[1], PROBES[0] // max(2 * len(self.queries), 1))
         for stream in itertools.chain(*self._streams):
@@ -247,14 +147,14 @@ class RejectionSampler:
                     stream.draw()
         return [[Counter(drawn.pairs for drawn in stream.drawn) for stream in parts] for parts in self._streams]
 
-    def _make_plan(self, side: str, found: Found) -> Plan | None:
+    def _make_plan(self, side: str, frequencies: PairCounts) -> Plan | None:
         """The plan of a side; None where there is none.
 
         Pairs that cannot be shown as often by true as by false examples of the side are left out.
         """
         times: Counter[Pair] = Counter()
         queries: dict[tuple[Pair, ...], list[int]] = defaultdict(list)
-        for query, of_query in enumerate(found):
+        for query, of_query in enumerate(frequencies):
             of_side = [{p: n for p, n in counts.items() if self._on_side(side, query, p)} for counts in of_query]
             for pairs, n in itertools.chain(*(counts.items() for counts in of_side)):
                 times.update(dict.fromkeys(pairs, n))
@@ -265,9 +165,9 @@ class RejectionSampler:
         in_cycles = self._match(possible, side, 0)[1] if often else np.zeros(0, bool)
         if not in_cycles.any():
             return None
-        kept = [pair for pair, in_cycle in zip(often, in_cycles, strict=True) if in_cycle]
+        matched = [pair for pair, in_cycle in zip(often, in_cycles, strict=True) if in_cycle]
         possible = possible[np.ix_(in_cycles, in_cycles)]
-        return Plan(kept, np.array([self._match(possible, side, turn)[0] for turn in range(MATCHINGS)]), queries)
+        return Plan(matched, np.array([self._match(possible, side, turn)[0] for turn in range(MATCHINGS)]), queries)
 
     def _match(self, possible: np.ndarray, side: str, turn: int) -> tuple[np.ndarray, np.ndarray]:
         """The false pair of each true pair (P,), each once; and which have one at all, (P,)."""

@@ -10,8 +10,8 @@ import yaml
 
 from render.png import decode
 from render.text import CAPTION_STYLES
-from travlr.columns import FEATURES
 from travlr.config import Style
+from travlr.formats.columns import FEATURES
 from travlr.tasks import PAPER, config_from_dict, task_class
 
 COLUMNS = """

@@ -13,8 +13,8 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from travlr.columns import damage
 from travlr.files import hashed
+from travlr.formats.columns import damage
 from travlr.scene import SPLITS
 
 FORMAT_VERSION = 1

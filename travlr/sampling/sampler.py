@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from travlr import streams
 from travlr.config import Config, check_choice
-from travlr.rejection import RejectionSampler
+from travlr.sampling import streams
+from travlr.sampling.rejection import RejectionSampler
 from travlr.scene import IN_DISTRIBUTION, SPLITS, Batch
 from travlr.tasks import task_class
 from travlr.tasks.simple import SimpleTask

@@ -1,4 +1,4 @@
-"""Baselines: rules that answer queries without reasoning (`travlr.rules`), scored on every split.
+"""Baselines: rules that answer queries without reasoning (`travlr.baselines.rules`), scored on every split.
 
 A rule is fitted on the train split, as a decision tree (scikit-learn), and scored on validation, test_ind and test_ood.
 The score of a model means reasoning only where it exceeds that of the rules.
@@ -6,10 +6,8 @@ The score of a model means reasoning only where it exceeds that of the rules.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -17,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
+from travlr.baselines.arrays import SplitArrays, read_split, split_arrays, word_lists
+from travlr.baselines.rules import RULES, Rule, query_features
 from travlr.files import replacing
-from travlr.manifest import read_manifest
-from travlr.rules import RULES, Rule, SplitArrays, query_features, read_split, split_arrays, word_lists
+from travlr.formats.manifest import read_manifest
 from travlr.scene import SPLITS
-from travlr.settings import run_command
-from travlr.tasks import add_task_option, task_class
+from travlr.tasks import task_class
 
 FILE = "baselines.json"  # in the dataset's folder
 DEPTH = 12  # of a decision tree
@@ -156,9 +154,6 @@ def _accuracy(right: np.ndarray, answers: np.ndarray) -> tuple[float, tuple[floa
     return accuracy, (max(accuracy - half, 0.0), min(accuracy + half, 100.0)), couples
 
 
-# Command line ---------------------------------------------------------------------------------------------------------
-
-
 def table(results: Sequence[RuleScore]) -> str:
     """The accuracy of each rule on each split with half its 95 % interval, in percent, and what the rule cannot see."""
     splits = list(dict.fromkeys(result.split for result in results))
@@ -172,21 +167,3 @@ def table(results: Sequence[RuleScore]) -> str:
         scores = "".join(f"{texts[name, split]:>14}" for split in splits)
         lines.append(f"{name:<{width}}{scores}  {blind}")
     return "\n".join(lines)
-
-
-def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(
-        prog="python -m travlr.baselines",
-        description="Fit rules that do not reason on the train split, and print their accuracy on the other splits.",
-    )
-    parser.add_argument("dir", metavar="DIR", type=Path, help="folder of a dataset")
-    parser.add_argument("--json", action="store_true", help="print the scores as JSON")
-    add_task_option(parser)
-    options = parser.parse_args(arguments)
-    results = dataset_baselines(options.dir)
-    print(json.dumps([asdict(result) for result in results], indent=1) if options.json else table(results))
-    return 0
-
-
-if __name__ == "__main__":
-    run_command("baselines", lambda: sys.exit(main(sys.argv[1:])))

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from render.png import decode
 from render.text import parse_caption
-from travlr.columns import ROW_GROUP, SCHEMA, damage, example_id, parse_query_form, query_form
+from travlr.formats.columns import ROW_GROUP, SCHEMA, damage, example_id, parse_query_form, query_form
 from travlr.scene import Object, Query
 from travlr.tasks import parse_query, truth
 from travlr.tasks.quantifiers import region_of, table_1

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from travlr.card import card_files
 from travlr.config import Style
 from travlr.dataset import Dataset, SplitReader
-from travlr.manifest import EXPORTED
-from travlr.original import write_original
+from travlr.formats.card import card_files
+from travlr.formats.manifest import EXPORTED
+from travlr.formats.original import write_original
 from travlr.tasks import config_from_dict
 
 SHARD_ROWS = 8000  # of a tar file

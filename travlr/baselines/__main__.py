@@ -1,0 +1,31 @@
+"""The command `python -m travlr.baselines`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+from travlr.baselines import dataset_baselines, table
+from travlr.settings import run_command
+from travlr.tasks import add_task_option
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m travlr.baselines",
+        description="Fit rules that do not reason on the train split, and print their accuracy on the other splits.",
+    )
+    parser.add_argument("dir", metavar="DIR", type=Path, help="folder of a dataset")
+    parser.add_argument("--json", action="store_true", help="print the scores as JSON")
+    add_task_option(parser)
+    options = parser.parse_args(arguments)
+    results = dataset_baselines(options.dir)
+    print(json.dumps([asdict(result) for result in results], indent=1) if options.json else table(results))
+    return 0
+
+
+if __name__ == "__main__":
+    run_command("baselines", lambda: sys.exit(main(sys.argv[1:])))

@@ -1,0 +1,1 @@
+"""Files of a dataset: its columns, manifest and card, and the formats of other programs."""
