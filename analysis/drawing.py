@@ -17,7 +17,7 @@ from analysis.errors import run_errors
 from analysis.runs import Runs, left_out
 from train.results.columns import in_order, main_test_setting
 from travlr.settings import Log
-from travlr.tasks import TASKS, is_known, short_name
+from travlr.tasks import TASKS, is_task, short_name
 from travlr.workers import Progress, run_in_processes
 
 COLOURS = 128  # of a figure on the page; the files have all colours
@@ -50,13 +50,13 @@ def work_items(runs: Runs) -> list[WorkItem]:
 
     summaries = run_summaries(runs)
     for run in summaries:
-        if not is_known(run.info["task"]):
+        if not is_task(run.info["task"]):
             runs.skipped.append(
                 f"{run.info['name']}: no figures of the task {run.info['task']}; name yours with --task"
             )
-    representative = representative_runs([run for run in summaries if is_known(run.info["task"])])
+    representative = representative_runs([run for run in summaries if is_task(run.info["task"])])
     items = []
-    for task in in_order((run.info["task"] for run in summaries if is_known(run.info["task"])), TASKS):
+    for task in in_order((run.info["task"] for run in summaries if is_task(run.info["task"])), TASKS):
         of_task = [run for run in summaries if run.info["task"] == task]
         for kind in (name for name, kind in FIGURES.items() if kind.of in ("results", "curves") and of_task):
             items.append(WorkItem([FigureSpec(kind, f"{kind}-{short_name(task)}", {"task": task})]))

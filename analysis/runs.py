@@ -22,7 +22,7 @@ from train.results.store import canonical, collect_results, read_config, read_cu
 from travlr.config import Style, check_choice
 from travlr.dataset import Dataset, open_dataset
 from travlr.formats.columns import parse_query_form
-from travlr.tasks import is_known, task_class
+from travlr.tasks import is_task, task_class
 from travlr.tasks.quantifiers import FAMILIES
 
 DTYPES: dict[type, str] = {str: "str", int: "Int64", float: "float64", bool: "boolean"}
@@ -269,7 +269,7 @@ def _query_columns(forms: pa.StringArray) -> dict[str, pd.Categorical]:
     columns: dict[str, list[str | None]] = {"claim": [], "first": [], "second": [], "third": []}
     for text in encoded.dictionary.to_pylist():
         query = parse_query_form(text)
-        positions = task_class(query.task).language().nouns if is_known(query.task) else range(1, len(query.args))
+        positions = task_class(query.task).language().nouns if is_task(query.task) else range(1, len(query.args))
         objects = [str(query.args[place]) for place in positions]
         claim = [str(arg) for place, arg in enumerate(query.args) if place not in positions]
         for name, value in zip(columns, (" ".join(claim), *objects, None, None, None), strict=False):

@@ -26,7 +26,7 @@ from torch.nn import functional as F
 from render.shapes import LEVELS, WHITE, coverage
 from train.regions.recogniser import HEADS, SIDE, WEIGHTS, Recogniser, features_of, recognise, recogniser, resize_crops
 from travlr.config import Image
-from travlr.files import replacing
+from travlr.files import replace_file
 from travlr.scene import COLOURS, SHAPES, SIZES
 
 # Sizes of cells, in pixels, and spans of objects: training and the held-out renderings share none.
@@ -151,7 +151,7 @@ def _scale_features(network: Recogniser, coverages: Tensor) -> Recogniser:
 def save(network: Recogniser, path: Path, notes: dict[str, str]) -> None:
     """Write the weights in half precision, atomically. notes: metadata of the file."""
     weights = {name: value.half().contiguous() for name, value in network.state_dict().items()}
-    with replacing(path) as temporary:
+    with replace_file(path) as temporary:
         save_file(weights, temporary, notes)
 
 

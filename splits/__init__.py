@@ -74,11 +74,11 @@ def held_out_numbers(attributes: Sequence[str], numbers: Sequence[int]) -> dict[
     return held_out
 
 
-def hold_out_share(items: Iterable[Names], share: float, salt: str) -> list[Names]:
-    """A fixed share of the items, chosen by hash: the same whatever the order of the items and the seed of the data."""
+def hold_out_proportion(items: Iterable[Names], proportion: float, salt: str) -> list[Names]:
+    """A fixed proportion of the items, chosen by hash, whatever their order and the seed of the data."""
     items = sorted(items)
     ranked = sorted(items, key=lambda item: hashlib.sha256(f"{salt}/{'/'.join(item)}".encode()).digest())
-    return sorted(ranked[: round(share * len(items))])
+    return sorted(ranked[: round(proportion * len(items))])
 
 
 def held_out_comparisons(attributes: Sequence[str]) -> list[tuple[str, str]]:
@@ -86,7 +86,7 @@ def held_out_comparisons(attributes: Sequence[str]) -> list[tuple[str, str]]:
     pairs = [(min(p), max(p)) for p in itertools.combinations(attributes, 2)]
     if all(p in pairs for p in COMPARED_SHAPES) and len(pairs) == 21:
         return list(COMPARED_SHAPES)
-    return hold_out_share(pairs, 0.2, "comparison")
+    return hold_out_proportion(pairs, 0.2, "comparison")
 
 
 def held_out_attributes(shapes: Sequence[str], colours: Sequence[str]) -> list[tuple[str, str]]:

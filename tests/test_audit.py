@@ -23,7 +23,7 @@ from travlr import Cardinality, Comparison, Count, Image, Object, Quantifiers, Q
 from travlr.audit.checks import GENERATED, Check, audit, lower_bound
 from travlr.audit.rows import cells_of
 from travlr.config import Config
-from travlr.files import hashed
+from travlr.files import file_hash
 from travlr.formats.columns import SCHEMA, content_digest, rows_digest, scene_of
 from travlr.formats.manifest import MANIFEST
 from travlr.scene import Scene
@@ -171,7 +171,7 @@ def change_rows(folder: Path, split: str, change: Callable[[Rows], None]) -> Non
         table = pq.read_table(folder / file["name"])
         sums[file["split"]] += rows_digest(table)
         true[file["split"]] += sum(table["answer"].to_pylist())
-        file.update(hashed(folder / file["name"]))
+        file.update(file_hash(folder / file["name"]))
     for split, counts in manifest["splits"].items():
         counts["true"] = true[split]
     digest = content_digest({split: n % (1 << 256) for split, n in sums.items()}, manifest["pixels"])

@@ -26,8 +26,8 @@ from render.png import decode
 from travlr.baselines import best_unbound, dataset_baselines
 from travlr.config import Config, Style
 from travlr.dataset import SplitReader, open_dataset
-from travlr.files import replacing
-from travlr.formats.columns import OBJECT, damage
+from travlr.files import replace_file
+from travlr.formats.columns import OBJECT, report_damage
 from travlr.formats.manifest import MANIFEST
 from travlr.generate import renderer_of
 from travlr.scene import COLOURS, SHAPES, column_name
@@ -107,7 +107,7 @@ def read_content(folder: Path, examples: int, seed: int) -> dict[str, Any]:
     surveys = {split: read_survey(reader, examples, f"{seed} {split}") for split, reader in dataset.splits.items()}
     config = manifest["config"] or {}
     task = config["task"] if config else next(iter(dataset.splits.values())).columns("task")["task"][0].as_py()
-    with damage(folder / MANIFEST):
+    with report_damage(folder / MANIFEST):
         settings = dict(list_settings(config))
         style_config = config_from_dict(config) if config else None
     return {
@@ -263,7 +263,7 @@ def embed_json(value: Any) -> str:
 def write_file(out: Path, content: str | bytes) -> None:
     """Write a page or a picture atomically. Raises `ValueError` where the file cannot be written."""
     try:
-        with replacing(out) as path:
+        with replace_file(out) as path:
             path.write_bytes(content.encode() if isinstance(content, str) else content)
     except OSError as error:
         raise ValueError(f"{out}: cannot be written ({error.strerror}); choose another file with --out") from None

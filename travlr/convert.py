@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from travlr.dataset import open_dataset
-from travlr.files import check_apart, hashed
-from travlr.formats.columns import damage
+from travlr.files import check_apart, file_hash
+from travlr.formats.columns import report_damage
 from travlr.formats.exports import FORMATS, check_export, export
 from travlr.formats.manifest import file_problem
 from travlr.formats.original import INDEX, METADATA, count_rows, read_original
@@ -54,8 +54,8 @@ def convert_dataset(source: Path, folder: Path, layout: str, overwrite: bool = F
         raise ValueError(f"{source}: only the published layout is converted to format=parquet, and that to no other")
     if published:
         about: dict[str, Any] = {"config": None, "held_out": None, "pixels": None}
-        with damage(source):
-            about["source"] = {name: hashed(source / name)["sha256"] for name in (INDEX, METADATA)}
+        with report_damage(source):
+            about["source"] = {name: file_hash(source / name)["sha256"] for name in (INDEX, METADATA)}
         tables = functools.partial(read_original, source.absolute())
         print_summary(str(folder), write_dataset(folder, count_rows(source), about, tables, 1, overwrite, log))
         return

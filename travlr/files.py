@@ -13,7 +13,7 @@ from pathlib import Path
 
 
 @contextlib.contextmanager
-def replacing(path: Path) -> Iterator[Path]:
+def replace_file(path: Path) -> Iterator[Path]:
     """Yield a temporary path in the folder of `path`. On success it replaces `path`; on an exception it is removed."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
@@ -25,7 +25,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 def put_file(path: Path, data: bytes) -> None:
     """Write a file atomically."""
-    with replacing(path) as temporary:
+    with replace_file(path) as temporary:
         temporary.write_bytes(data)
 
 
@@ -36,7 +36,7 @@ def check_apart(source: Path, folder: Path) -> None:
         raise ValueError(f"{folder}: is, holds or lies in {source}; name another folder")
 
 
-def hashed(path: Path) -> dict[str, str | int]:
+def file_hash(path: Path) -> dict[str, str | int]:
     """Size in bytes and SHA-256 of a file."""
     with open(path, "rb") as file:
         return {"sha256": hashlib.file_digest(file, "sha256").hexdigest(), "bytes": file.tell()}
@@ -78,4 +78,4 @@ def _sha256(path: Path) -> str:
 
 @functools.cache  # the runs of a sweep share files, which may have gigabytes
 def _sha256_of(path: Path, size: int, mtime_ns: int) -> str:
-    return str(hashed(path)["sha256"])
+    return str(file_hash(path)["sha256"])

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from travlr.files import hashed, put_file, replacing
+from travlr.files import file_hash, put_file, replace_file
 from travlr.formats.card import card_files
-from travlr.formats.columns import OBJECT, ROW_GROUP, SCHEMA, content_digest, damage, read_shard, rows_digest
+from travlr.formats.columns import OBJECT, ROW_GROUP, SCHEMA, content_digest, read_shard, report_damage, rows_digest
 from travlr.formats.manifest import (
     CARD,
     FORMAT_VERSION,
@@ -106,7 +106,7 @@ def write_dataset(
 
 
 def _read_settings(path: Path) -> dict[str, Any]:
-    with damage(path):
+    with report_damage(path):
         return dict(json.loads(path.read_bytes()))
 
 
@@ -142,7 +142,7 @@ def make_shard(folder: Path, tables: Tables, shard: Shard) -> dict[str, Any]:
         "name": shard.name,
         "split": shard.split,
         "rows": 0,
-        **hashed(path),
+        **file_hash(path),
         "true": 0,
         "rows_digest": 0,
     }
@@ -156,7 +156,7 @@ def make_shard(folder: Path, tables: Tables, shard: Shard) -> dict[str, Any]:
 def write_shard(path: Path, tables: Iterable[pa.Table]) -> None:
     """Write rows as a Parquet file: columns in row groups of a thousand, pictures not compressed again."""
     with (
-        replacing(path) as temporary,
+        replace_file(path) as temporary,
         pq.ParquetWriter(
             temporary,
             SCHEMA,

@@ -105,7 +105,7 @@ def auxiliary_targets(
         text: (_first_token(tokenizer, predicate(query)), query_objects(tokenizer, text))
         for text, query in parsed.items()
     }
-    most = max((len(found) for _, found in query_targets.values()), default=0)
+    most = max((len(nouns) for _, nouns in query_targets.values()), default=0)
     tokens = np.full((len(queries), PAIR_TOKENS), IGNORED)
     values = np.full((len(queries), 2), np.nan, np.float32)
     offsets = np.zeros((len(queries), most), np.int64)
@@ -115,8 +115,8 @@ def auxiliary_targets(
         words, numbers = words[: PAIR_TOKENS - 1], numbers[:2]  # of longer pairs, the first two values
         tokens[row, : len(words)] = words
         values[row, : len(numbers)] = numbers
-        tokens[row, 3], found = query_targets[query]
-        for place, (offset, names) in enumerate(found):
+        tokens[row, 3], nouns = query_targets[query]
+        for place, (offset, names) in enumerate(nouns):
             offsets[row, place], objects[row, place] = offset, names
     return AuxiliaryTargets(tokens, values, offsets, objects, object_targets(tokenizer, captions))
 

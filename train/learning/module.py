@@ -108,10 +108,10 @@ class Learner(L.LightningModule):
         """Of the pair's values, as the first token and as the objects of the query predict them."""
         example, position = (targets != IGNORED).nonzero(as_tuple=True)
         place = (targets != IGNORED).cumsum(1)[example, position] - 1  # of the object in the query
-        known = has_value[example, place]
-        query_states = self.value(encoded.text[example[known], position[known]]).squeeze(-1)
+        has_target = has_value[example, place]
+        query_states = self.value(encoded.text[example[has_target], position[has_target]]).squeeze(-1)
         predictions = torch.cat([self.values(encoded.text[:, 0])[has_value], query_states]).float()
-        targets_of_both = torch.cat([values[has_value], values[example, place][known]])
+        targets_of_both = torch.cat([values[has_value], values[example, place][has_target]])
         return 2 * functional.smooth_l1_loss(predictions, targets_of_both)
 
     def _object_loss(self, encoded: Encoded, objects: Tensor) -> Tensor:

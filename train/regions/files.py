@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm  # type: ignore[import-untyped]
 
-from travlr.formats.columns import damage
+from travlr.formats.columns import report_damage
 
 BLANK = "blank"
 MAX_BYTES = 1 << 28  # of one array
@@ -85,7 +85,7 @@ def read_array(folder: Path, image: str, name: str) -> np.ndarray:
     """A two-dimensional array of a file. Raises `ValueError` for any other, and for one of more than `MAX_BYTES`."""
     path = folder / f"{image}.npz"
     try:
-        with damage(path), np.load(path, allow_pickle=False) as file:
+        with report_damage(path), np.load(path, allow_pickle=False) as file:
             member = name if name in file.zip.namelist() else f"{name}.npy"
             if file.zip.getinfo(member).file_size > MAX_BYTES:
                 raise ValueError(f"{name} has more than {MAX_BYTES:,} bytes")

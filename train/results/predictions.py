@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from train.results.scores import predictions_of
-from travlr.files import replacing
-from travlr.formats.columns import damage
+from travlr.files import replace_file
+from travlr.formats.columns import report_damage
 
 PREDICTIONS = "predictions.parquet"
 PREDICTION_SCHEMA = pa.schema(
@@ -51,7 +51,7 @@ def write_predictions(folder: Path, tables: Iterable[pa.Table]) -> None:
         "column_encoding": {"id": "DELTA_BYTE_ARRAY"},  # consecutive ids differ in their last digits only
     }
     with (
-        replacing(Path(folder) / PREDICTIONS) as path,
+        replace_file(Path(folder) / PREDICTIONS) as path,
         pq.ParquetWriter(path, PREDICTION_SCHEMA, write_page_checksum=True, **options) as writer,
     ):
         for table in tables:
@@ -61,7 +61,7 @@ def write_predictions(folder: Path, tables: Iterable[pa.Table]) -> None:
 def read_predictions(folder: Path, columns: Sequence[str] | None = None) -> pa.Table:
     """A run's predictions, or some columns of them. Raises `ValueError`, in one line, if missing or damaged."""
     path = Path(folder) / PREDICTIONS
-    with damage(path), pq.ParquetFile(path, page_checksum_verification=True) as file:
+    with report_damage(path), pq.ParquetFile(path, page_checksum_verification=True) as file:
         if not file.schema_arrow.equals(PREDICTION_SCHEMA, check_metadata=False):
             raise ValueError("its columns are not those of predictions")
         return file.read(columns=None if columns is None else list(columns))

@@ -26,8 +26,8 @@ import yaml
 from train.results.baselines import BaselineScore
 from train.results.columns import RESULT_COLUMNS, Row
 from train.results.scores import TEST, Scores
-from travlr.files import replacing
-from travlr.formats.columns import damage
+from travlr.files import replace_file
+from travlr.formats.columns import report_damage
 from travlr.settings import Log
 
 SETTINGS, RESULTS, CURVE, WEIGHTS = "settings.yaml", "results.json", "curve.csv", "model.safetensors"
@@ -121,7 +121,7 @@ def result_row(
 def write_results(folder: Path, rows: Sequence[Row]) -> None:
     """Write the results of a run or an evaluation, which finishes it. Columns that a row lacks are null."""
     values = [{name: _plain_number(row.get(name)) for name in RESULT_COLUMNS if name not in OF_RUN} for row in rows]
-    with replacing(Path(folder) / RESULTS) as path:
+    with replace_file(Path(folder) / RESULTS) as path:
         path.write_text(json.dumps(values, indent=1, allow_nan=False) + "\n", encoding="utf-8")
 
 
@@ -143,7 +143,7 @@ def write_curve(folder: Path, points: Sequence[Mapping[str, float | None]]) -> N
 def read_curve(folder: Path) -> list[dict[str, float | None]]:
     """The points of a training curve. Raises `ValueError`, in one line, if it is missing or damaged."""
     path = Path(folder) / CURVE
-    with damage(path), open(path, encoding="utf-8", newline="") as file:
+    with report_damage(path), open(path, encoding="utf-8", newline="") as file:
         return [{k: float(v) if v else None for k, v in point.items()} for point in csv.DictReader(file, strict=True)]
 
 
@@ -156,7 +156,7 @@ def read_results(folder: Path) -> list[Row]:
     record, path = read_config(folder), folder / RESULTS
     if not path.is_file():
         raise ValueError(f"{folder}: unfinished; run the command that began it again to finish it")
-    with damage(path):
+    with report_damage(path):
         rows = [{name: row.get(name) for name in RESULT_COLUMNS} for row in json.loads(path.read_text())]
     of_run = {"run": record["run"], "name": folder.name, "config": canonical(record["config"])}
     return [row | of_run for row in rows]

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from travlr.audit.checks import Check, audit
-from travlr.baselines import RuleScore, dataset_baselines, table
+from travlr.baselines import RuleScore, dataset_baselines, format_scores
 from travlr.settings import run_command
 from travlr.tasks import add_task_option
 
@@ -41,7 +41,8 @@ def main(arguments: list[str]) -> int:
         for c in checks:
             print(f"{c.status:<4}  {c.name:<{width}}  {c.checked:>9,}  {c.detail}")
         if rules:
-            print(f"\nRules that do not reason, fitted on train; accuracy in percent, chance is 50:\n{table(rules)}\n")
+            print("\nRules that do not reason, fitted on train; accuracy in percent, chance is 50:")
+            print(f"{format_scores(rules)}\n")
         print(f"{options.dir}: {f'{failed} of {len(checks)} checks FAILED' if failed else 'every check passed'}")
     return 1 if failed else 0
 

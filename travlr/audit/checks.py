@@ -18,7 +18,7 @@ from render.png import decode
 from render.text import CAPTION_STYLES
 from travlr.audit.rows import ROW_CHECKS, Rules, examine_row, thing
 from travlr.audit.shortcuts import ABOUT, QUERY, TOTAL, UNAVOIDABLE
-from travlr.formats.columns import content_digest, damage, read_shard, rows_digest, scene_of
+from travlr.formats.columns import content_digest, read_shard, report_damage, rows_digest, scene_of
 from travlr.formats.manifest import MANIFEST, file_problem, read_manifest
 from travlr.generate import generator
 from travlr.scene import IN_DISTRIBUTION, SPLITS
@@ -71,7 +71,7 @@ def audit(folder: str | os.PathLike[str], workers: int = 0) -> list[Check]:
     """Every check of a dataset. `workers=0` uses every core. Raises `ValueError` where the folder holds no dataset."""
     folder = Path(folder)
     manifest = read_manifest(folder)
-    with damage(folder / MANIFEST):
+    with report_damage(folder / MANIFEST):
         rules = rules_of(manifest)
     shards, starts = [], Counter[str]()
     for file in manifest["files"]:
@@ -119,7 +119,7 @@ def examine_shard(folder: Path, rules: Rules, shard: tuple[dict[str, Any], int])
         for table in read_shard(path):
             if rules.config:
                 compare_again(rules, table, split, start, findings)
-            with damage(path):  # a value that no row has, such as none
+            with report_damage(path):  # a value that no row has, such as none
                 examine_table(rules, table, split, start, findings)
             start += table.num_rows
             findings.rows[split] += table.num_rows
@@ -221,9 +221,9 @@ def file_checks(manifest: Mapping[str, Any], findings: Findings) -> list[Check]:
     """The manifest against the files."""
     problems = [findings.first["rows"]] if "rows" in findings.first else []
     for split, n in manifest["splits"].items():
-        due, found = (n["rows"], n.get("true")), (findings.rows[split], findings.true[split])
-        if found != due and (due[1] is not None or found[0] != due[0]):
-            problems.append(f"{split} has {found[0]:,} rows and {found[1]:,} true, not {due[0]:,} and {due[1]}")
+        due, present = (n["rows"], n.get("true")), (findings.rows[split], findings.true[split])
+        if present != due and (due[1] is not None or present[0] != due[0]):
+            problems.append(f"{split} has {present[0]:,} rows and {present[1]:,} true, not {due[0]:,} and {due[1]}")
     checks = [
         counted(findings, "files", "SHA-256 as in the manifest"),
         checked("rows", findings.rows.total(), problems, "as many rows and true answers as the manifest says"),
@@ -270,12 +270,12 @@ def split_checks(rules: Rules, findings: Findings) -> list[Check]:
                 texts[split == "test_ood"].add(feature)
         shared = sorted(texts[True] & texts[False])
         checks.append(checked(name, len(texts[True]), shared, "of test_ood are its own", name.removesuffix("s")))
-    seen: dict[bytes, str] = {}
+    places: dict[bytes, str] = {}
     problems = []
     for split, number, content in findings.hashes:
-        if content in seen:
-            problems.append(f"{split} {number} = {seen[content]}")
-        seen[content] = f"{split} {number}"
+        if content in places:
+            problems.append(f"{split} {number} = {places[content]}")
+        places[content] = f"{split} {number}"
     return [*checks, checked("duplicates", len(findings.hashes), problems, "no example occurs twice", "row")]
 
 

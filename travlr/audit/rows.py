@@ -156,9 +156,9 @@ def caption_problem(caption: str, scene: Scene, objects: Scene, world: World, st
     if len(scene) != len(objects):
         return f"names {len(scene)} objects, the objects column {len(objects)}"
     ordered = objects if writer.ordered else sorted(objects, key=lambda o: (o.row, o.column))
-    for said, column in zip(map(thing, scene), map(thing, ordered), strict=True):
-        if said != column:
-            return f"says {said}, the objects column {column}"
+    for in_caption, in_column in zip(map(thing, scene), map(thing, ordered), strict=True):
+        if in_caption != in_column:
+            return f"says {in_caption}, the objects column {in_column}"
     return "" if writer.caption(scene) == caption else f"another wording or grid: {caption[:120]!r}"
 
 

@@ -8,7 +8,7 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from travlr.baselines import dataset_baselines, table
+from travlr.baselines import dataset_baselines, format_scores
 from travlr.settings import run_command
 from travlr.tasks import add_task_option
 
@@ -23,7 +23,7 @@ def main(arguments: list[str]) -> int:
     add_task_option(parser)
     options = parser.parse_args(arguments)
     results = dataset_baselines(options.dir)
-    print(json.dumps([asdict(result) for result in results], indent=1) if options.json else table(results))
+    print(json.dumps([asdict(result) for result in results], indent=1) if options.json else format_scores(results))
     return 0
 
 

@@ -22,7 +22,7 @@ from render.shapes import LEVELS, WHITE, blend
 from render.text import CAPTION_STYLES
 from travlr.config import Style
 from travlr.dataset import open_dataset
-from travlr.formats.columns import damage
+from travlr.formats.columns import report_damage
 from travlr.formats.manifest import MANIFEST
 from travlr.scene import COLOURS
 from travlr.tasks import config_from_dict, task_class
@@ -198,7 +198,7 @@ def read_split(folder: Path, manifest: dict[str, Any], split: str) -> pa.Table:
         sizes = pa.compute.binary_length(pictures)
         parts.append(table.select(COLUMNS).append_column("picture", sizes).append_column("ink", ink))
     whole = pa.concat_tables(parts)
-    with damage(folder / MANIFEST):
+    with report_damage(folder / MANIFEST):
         style = config_from_dict(manifest["config"]).style if manifest["config"] else Style()
     return whole if CAPTION_STYLES[style.caption].ordered else in_reading_order(whole)
 

@@ -101,8 +101,8 @@ def _at_nouns(e: SplitArrays, of_words: np.ndarray) -> np.ndarray:
 def _other_counts(e: SplitArrays) -> np.ndarray:
     """The counts of all words but the last noun's, sorted too, how many of them a query asks for, the counts of the
     other nouns, and the total."""
-    asked = e.nouns[:, -1]
-    hidden = np.any(np.arange(e.counts.shape[1])[None, :, None] == asked[:, None], axis=2)
+    last_noun = e.nouns[:, -1]
+    hidden = np.any(np.arange(e.counts.shape[1])[None, :, None] == last_noun[:, None], axis=2)
     counts = np.where(hidden, -1, e.counts)
     same = (counts == e.operators[:, -1:]).sum(1)
     shapes = np.sort(counts[:, e.colours :], axis=1)
@@ -114,7 +114,7 @@ def _free_column(e: SplitArrays) -> np.ndarray:
     return np.column_stack([e.places[:, 0], e.others.sum(1), e.others.sum(2)])
 
 
-def _asked_elsewhere(e: SplitArrays) -> np.ndarray:
+def _number_elsewhere(e: SplitArrays) -> np.ndarray:
     """How many other colours and how many other shapes have the number that a query names."""
     counts = _other_counts(e)[:, : e.counts.shape[1]]
     return np.column_stack([(part == e.operators[:, -1:]).sum(1) for part in np.split(counts, [e.colours], 1)])
@@ -168,7 +168,7 @@ RULES = (
     Rule(
         "another has the asked number",
         "the objects that the query describes",
-        _asked_elsewhere,
+        _number_elsewhere,
         bound_for=("binding", "counts", "place"),
         alone_for=("count",),  # how many have it, without how many others have it, counts
         boosted=True,

@@ -17,7 +17,7 @@ import numpy as np
 
 from travlr.baselines.arrays import SplitArrays, read_split, split_arrays, word_lists
 from travlr.baselines.rules import RULES, Rule, query_features
-from travlr.files import replacing
+from travlr.files import replace_file
 from travlr.formats.manifest import read_manifest
 from travlr.scene import SPLITS
 from travlr.tasks import task_class
@@ -92,7 +92,7 @@ def dataset_baselines(folder: str | Path) -> list[RuleScore]:
             return [RuleScore(**entry | {"interval": tuple(entry["interval"])}) for entry in content["results"]]
     results = score_baselines(folder)
     text = json.dumps(fingerprint | {"results": [asdict(result) for result in results]}, indent=1)
-    with contextlib.suppress(OSError), replacing(path) as temporary:  # some folders cannot be written
+    with contextlib.suppress(OSError), replace_file(path) as temporary:  # some folders cannot be written
         temporary.write_text(text, encoding="utf-8")
     return results
 
@@ -154,7 +154,7 @@ def _accuracy(right: np.ndarray, answers: np.ndarray) -> tuple[float, tuple[floa
     return accuracy, (max(accuracy - half, 0.0), min(accuracy + half, 100.0)), couples
 
 
-def table(results: Sequence[RuleScore]) -> str:
+def format_scores(results: Sequence[RuleScore]) -> str:
     """The accuracy of each rule on each split with half its 95 % interval, in percent, and what the rule cannot see."""
     splits = list(dict.fromkeys(result.split for result in results))
     texts = {

@@ -109,7 +109,7 @@ DAMAGE = (OSError, ValueError, LookupError, TypeError, AttributeError, Arithmeti
 
 
 @contextlib.contextmanager
-def damage(path: Path) -> Iterator[None]:
+def report_damage(path: Path) -> Iterator[None]:
     """Turn any error while reading a file of a dataset into a `ValueError` of one line with the name of the file."""
     try:
         yield
@@ -123,11 +123,11 @@ def damage(path: Path) -> Iterator[None]:
 def read_shard(path: Path, names: Sequence[str] = ()) -> Iterator[pa.Table]:
     """Columns `names` (all where empty) of a shard, a row group at a time. Raises `ValueError` where it is damaged."""
     names = list(names or COLUMNS)
-    with damage(path):
+    with report_damage(path):
         file = pq.ParquetFile(path, memory_map=True, page_checksum_verification=True)
         if not file.schema_arrow.equals(SCHEMA):
             raise ValueError(f"its columns are not {', '.join(f'{name}: {kind}' for name, kind in COLUMNS.items())}")
     for group in range(file.num_row_groups):
-        with damage(path):
+        with report_damage(path):
             table = file.read_row_group(group, names).select(names)
         yield table

@@ -13,8 +13,8 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from travlr.files import hashed
-from travlr.formats.columns import damage
+from travlr.files import file_hash
+from travlr.formats.columns import report_damage
 from travlr.scene import SPLITS
 
 FORMAT_VERSION = 1
@@ -46,7 +46,7 @@ def read_manifest(folder: str | os.PathLike[str]) -> dict[str, Any]:
         raise ValueError(f"{folder}: unfinished; run the command that began it again to finish it")
     if not has_manifest(folder):
         return _foreign_manifest(folder)
-    with damage(folder / MANIFEST):
+    with report_damage(folder / MANIFEST):
         manifest: dict[str, Any] = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         if lacking := [name for name in ENTRIES if name not in manifest]:
             raise ValueError(f"no {lacking[0]}")
@@ -64,9 +64,9 @@ def _foreign_manifest(folder: Path) -> dict[str, Any]:
     files = []
     for split in SPLITS:
         for path in sorted(folder.glob(f"{split}*.parquet")):
-            with damage(path):
+            with report_damage(path):
                 rows = pq.read_metadata(path).num_rows
-            files.append({"name": path.name, "split": split, "rows": rows, **hashed(path)})
+            files.append({"name": path.name, "split": split, "rows": rows, **file_hash(path)})
     if (folder / EXPORTED).is_file():
         raise ValueError(f"{folder}: is a copy in another format; give the dataset that it was made of")
     if not files:
@@ -85,7 +85,7 @@ def _foreign_manifest(folder: Path) -> dict[str, Any]:
 def file_problem(folder: Path, file: dict[str, Any]) -> str:
     """Why a file of a manifest's `files` is not as it says; empty where it is."""
     try:
-        same = hashed(folder / file["name"]).items() <= file.items()
+        same = file_hash(folder / file["name"]).items() <= file.items()
     except OSError as error:
         return f"{error.filename}: {error.strerror}"
     return "" if same else f"{file['name']}: not the bytes that were written"

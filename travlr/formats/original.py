@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from render.png import decode
 from render.text import parse_caption
-from travlr.formats.columns import ROW_GROUP, SCHEMA, damage, example_id, parse_query_form, query_form
+from travlr.formats.columns import ROW_GROUP, SCHEMA, example_id, parse_query_form, query_form, report_damage
 from travlr.scene import Object, Query
 from travlr.tasks import parse_query, truth
 from travlr.tasks.quantifiers import region_of, table_1
@@ -122,7 +122,7 @@ def read_original(folder: Path, split: str, start: int, stop: int) -> Iterator[p
     """Rows start to stop of a split as tables. Raises `ValueError` where a file is damaged."""
     for begin in range(start, stop, ROW_GROUP):
         numbers = range(begin, min(begin + ROW_GROUP, stop))
-        with damage(folder / INDEX):
+        with report_damage(folder / INDEX):
             rows = [_row(folder, split, number, *_entries(folder)[split][number]) for number in numbers]
             table = pa.Table.from_pylist(rows, schema=SCHEMA)
         yield table
@@ -131,9 +131,9 @@ def read_original(folder: Path, split: str, start: int, stop: int) -> Iterator[p
 @functools.lru_cache(maxsize=1)  # the shards of a dataset read it one after the other
 def _entries(folder: Path) -> dict[str, list[tuple[dict[str, str], Any]]]:
     """By split: line of index.csv and entry of metadata.jsonl of each row."""
-    with damage(folder / METADATA):
+    with report_damage(folder / METADATA):
         entries = json.loads((folder / METADATA).read_text(encoding="utf-8"))
-    with damage(folder / INDEX), open(folder / INDEX, newline="", encoding="utf-8") as file:
+    with report_damage(folder / INDEX), open(folder / INDEX, newline="", encoding="utf-8") as file:
         lines = list(csv.DictReader(file, strict=True))
         return {
             split: [(line, entries[line[""]]) for line in lines if line["split"] == name]

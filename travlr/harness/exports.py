@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator
 
 from travlr.dataset import Dataset, open_dataset
-from travlr.files import check_apart, replacing
+from travlr.files import check_apart, replace_file
 from travlr.harness.lmms import METRICS, OBJECTS, metrics
 from travlr.questions import FORMS, PROMPTS, WORDING_VERSION, most_tokens
 from travlr.questions.forms import SETTINGS
@@ -53,7 +53,7 @@ def export_dataset(source: Path, folder: Path, export: Export) -> list[str]:
     names: list[str] = []
     try:
         for name, text in lmms_eval(dataset, export):
-            with replacing(folder / name) as path, open(path, "w", encoding="utf-8", newline="") as file:
+            with replace_file(folder / name) as path, open(path, "w", encoding="utf-8", newline="") as file:
                 file.write(text)
             names.append(name)
     except BaseException:  # so that the same command can be given again

@@ -226,7 +226,9 @@ def _numbers(clause: str, question: Question) -> Reading:
     rest = _NUMBER.sub(" ", clause)
     others = _other_words(rest, *question_words) + _ARITHMETIC.findall(rest)
     others += [number for number in numbers if len(number) > _MOST_DIGITS]
-    return numbers, others if others or _asked(_NUMBER.sub(" # ", clause), question) else ["of other objects"]
+    return numbers, others if others or _counts_what_is_asked(_NUMBER.sub(" # ", clause), question) else [
+        "of other objects"
+    ]
 
 
 def _without_sums(part: str, question: Question) -> str:
@@ -240,7 +242,7 @@ def _without_sums(part: str, question: Question) -> str:
     return re.sub(r"(?<=[\w.]) ?\(([^()\n]*)\)", explains, part)
 
 
-def _asked(clause: str, question: Question) -> bool:
+def _counts_what_is_asked(clause: str, question: Question) -> bool:
     """Whether the number `#` of a clause counts the objects of the question.
 
     Of `How many of the X are not Y?` it counts them where it stands alone, with all words of the question (`# X are not

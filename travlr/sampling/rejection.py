@@ -262,4 +262,4 @@ def _part_of(keys: set[tuple[str, ...]], attempt: int) -> list[tuple[str, ...]]:
     if len(keys) < 2:
         return []
     part = HELD_OUT + (0.5 - HELD_OUT) * attempt / ATTEMPTS
-    return splits.hold_out_share(keys, max(part, 1 / len(keys)), f"attempt {attempt}")
+    return splits.hold_out_proportion(keys, max(part, 1 / len(keys)), f"attempt {attempt}")

@@ -46,18 +46,18 @@ class SceneStream:
         scene = self._task.scene(random, self._task.by_name(self._query.args), self._answers[0])
         grids = [grid_key(self._task, scene, "scene")]
         try:
-            seen = [self._task.answer_and_pair(scene, self._query.args)]
-            if len(self._answers) == 2 and seen[0][0]:
+            answers_and_pairs = [self._task.answer_and_pair(scene, self._query.args)]
+            if len(self._answers) == 2 and answers_and_pairs[0][0]:
                 other = self._task.exchange(scene, random, **self._task.by_name(self._query.args))
                 grids.append(grid_key(self._task, other, "exchange"))
                 if count_objects(scene) != count_objects(other):
                     return False
-                seen.append(self._task.answer_and_pair(other, self._query.args))
+                answers_and_pairs.append(self._task.answer_and_pair(other, self._query.args))
         except TaskError:
             raise
         except ValueError:  # the query or the exchange does not apply to this scene
             return False
-        answers, pairs = zip(*seen, strict=True)
+        answers, pairs = zip(*answers_and_pairs, strict=True)
         if answers != self._answers or not self._grids.isdisjoint(grids):
             return False
         self._grids.update(grids)

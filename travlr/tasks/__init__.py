@@ -69,8 +69,8 @@ def task_class(name: str) -> type[BaseTask]:
     return _OWN[name]
 
 
-def is_known(name: str) -> bool:
-    """Whether `task_class` knows a task."""
+def is_task(name: str) -> bool:
+    """Whether this is the name of a task."""
     try:
         task_class(name)
     except ValueError:
@@ -81,13 +81,13 @@ def is_known(name: str) -> bool:
 def add_task_option(parser: argparse.ArgumentParser) -> None:
     """An option of commands that read what others have written: a task outside this project, which they may import."""
 
-    def named(name: str) -> type[BaseTask]:
+    def import_task(name: str) -> type[BaseTask]:
         try:
             return use_task(name)
         except ValueError as error:
             raise argparse.ArgumentTypeError(str(error)) from None
 
-    parser.add_argument("--task", metavar="MODULE:CLASS", type=named, help="the task, if it is your own")
+    parser.add_argument("--task", metavar="MODULE:CLASS", type=import_task, help="the task, if it is your own")
 
 
 def short_name(name: str) -> str:

@@ -118,7 +118,7 @@ class CardinalityTask(Task):
         self.set_groups([self._groups_of(query.args[1]) for query in self.queries], self._totals(numbers[-1])[1])
         if len(self._attributes) < 2 and config.distractors[1]:
             raise ValueError("world: no kind of object is left for a distractor; add colours or shapes")
-        self._asked = numbers if self.exchanged else [-1]
+        self._query_numbers = numbers if self.exchanged else [-1]
         if not config.released:
             self._ways = self._count_ways()
         if self.exchanged:
@@ -170,22 +170,23 @@ class CardinalityTask(Task):
     def _count_ways(self) -> np.ndarray:
         """ways[q, p, a, u, j, d]: in how many ways attributes from the j-th on, but not q-th and p-th, have d objects.
 
-        u of them have the number `self._asked[a]`. Without exchanges there are no p, a and u: their axes have length 1.
+        u of them have the number `self._query_numbers[a]`. Without exchanges there are no p, a and u: their axes have
+        length 1.
         """
         most = max(self.config.distractors[1], self.config.total_objects[1])
         count = len(self._attributes)
         attribute = np.arange(count)
         partners, alike = (attribute, ALIKE + 1) if self.exchanged else (attribute[:1], 1)
-        ways = np.zeros((count, len(partners), len(self._asked), alike, count + 1, most + 1), np.uint64)
+        ways = np.zeros((count, len(partners), len(self._query_numbers), alike, count + 1, most + 1), np.uint64)
         ways[:, :, :, 0, count, 0] = 1
         for j in range(count - 1, -1, -1):
             ways[..., j, :] = ways[..., j + 1, :]
             free = attribute[:, None] != j
             if self.exchanged:
                 free = free & (partners[None, :] != j)
-            for a, asked in enumerate(self._asked):
+            for a, query_number in enumerate(self._query_numbers):
                 for n in self._allowed[self._attributes[j]]:
-                    same = int(n == asked)
+                    same = int(n == query_number)
                     if n <= most and same < alike:
                         before = ways[:, :, a, : alike - same, j + 1, : most + 1 - n]
                         ways[:, :, a, same:, j, n:] += free[..., None, None] * before
@@ -231,7 +232,7 @@ class CardinalityTask(Task):
                     and total >= n + m
                     and low <= total - max(n, m)
                     and total - min(n, m) <= high
-                    and self._ways[q, p, self._asked.index(n), u, 0, total - n - m]
+                    and self._ways[q, p, self._query_numbers.index(n), u, 0, total - n - m]
                 ]
         shape = (len(self.pairs), len(self.pairs), ALIKE + 1)
         number = np.zeros(shape, np.intp)
@@ -260,27 +261,27 @@ class CardinalityTask(Task):
         self,
         queried: np.ndarray,
         partner: np.ndarray | None,
-        asked: np.ndarray,
+        query_number: np.ndarray,
         alike: np.ndarray,
         rest: np.ndarray,
         word: np.ndarray,
     ) -> np.ndarray:
         """(N, attributes): numbers of the attributes but the queried one and its partner, which add up to `rest`.
 
-        `alike` of them have the number that the query names, `self._asked[asked]`.
+        `alike` of them have the number that the query names, `self._query_numbers[query_number]`.
         """
         counts = np.zeros((len(queried), len(self._attributes)), np.intp)
         second = np.zeros_like(queried) if partner is None else partner
         # Both examples of a couple have the same word; their numbers differ where their rests differ.
-        rank = word % self._ways[queried, second, asked, alike, 0, rest]
+        rank = word % self._ways[queried, second, query_number, alike, 0, rest]
         for j, attribute in enumerate(self._attributes):
             undecided = np.ones(len(queried), bool)
             free = queried != j if partner is None else (queried != j) & (partner != j)
             left = alike
             for n in [0, *self._allowed[attribute]]:
-                after = alike - (n == np.array(self._asked)[asked])
+                after = alike - (n == np.array(self._query_numbers)[query_number])
                 possible = undecided & (n <= rest) & ((n == 0) | free) & (after >= 0)
-                ways = self._ways[queried, second, asked, np.maximum(after, 0), j + 1, np.maximum(rest - n, 0)]
+                ways = self._ways[queried, second, query_number, np.maximum(after, 0), j + 1, np.maximum(rest - n, 0)]
                 ways = np.where(possible, ways, 0)
                 has_number = possible & (rank < ways)
                 counts[has_number, j] = n
@@ -307,8 +308,10 @@ class CardinalityTask(Task):
         (queried, number), (_, other_number) = self._of_pair[draw.pair].T, self._of_pair[draw.partner].T
         alike, partners = self._exchange_of(draw)
         partner, total = partners.T
-        asked = number - self._asked[0]
-        numbers = self._other_numbers(queried, partner, asked, alike, total - number - other_number, draw.words[:, 2])
+        query_number = number - self._query_numbers[0]
+        numbers = self._other_numbers(
+            queried, partner, query_number, alike, total - number - other_number, draw.words[:, 2]
+        )
         numbers[rows, queried], numbers[rows, partner] = number, other_number
         kinds = np.array([self.world.matching(a) for a in self._attributes])
         exchanged = np.stack([queried, partner], axis=1)

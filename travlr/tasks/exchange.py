@@ -35,24 +35,24 @@ def rank_among(mask: np.ndarray, words: np.ndarray) -> np.ndarray:
     return rank
 
 
-def mentioned_between(keys: np.ndarray, changes: np.ndarray, kept: list[np.ndarray]) -> np.ndarray:
+def mentioned_between(keys: np.ndarray, changes: np.ndarray, fixed: list[np.ndarray]) -> np.ndarray:
     """Keys (N, cells) that order the objects in a caption: those of cells that change are moved between others.
 
-    They come after the first and before the last cell of each mask of `kept`. So the caption mentions the word of these
-    cells first and last at the same places in both scenes of a couple.
-    keys: (N, cells) random uint64. changes: (N, cells) bool. kept: one or two disjoint masks (N, cells) bool of cells
+    They come after the first and before the last cell of each mask of `fixed`. So the caption mentions the word of
+    these cells first and last at the same places in both scenes of a couple.
+    keys: (N, cells) random uint64. changes: (N, cells) bool. fixed: one or two disjoint masks (N, cells) bool of cells
     that do not change, with at least two in each row.
     """
     rows = np.arange(len(keys))
     place = (keys >> np.uint64(1)).astype(np.float64) / 2.0**63
-    for one, other in ((kept[0], kept[-1]), (kept[-1], kept[0])):  # where one is before the other, let them overlap
+    for one, other in ((fixed[0], fixed[-1]), (fixed[-1], fixed[0])):  # where one is before the other, let them overlap
         last = np.where(one, place, -1.0).argmax(axis=1)
         first = np.where(other, place, 2.0).argmin(axis=1)
         apart = place[rows, last] < place[rows, first]
         row, a, b = rows[apart], last[apart], first[apart]
         place[row, a], place[row, b] = place[row, b], place[row, a]
-    low = np.max([np.where(mask, place, 2.0).min(axis=1) for mask in kept], axis=0)[:, None]
-    high = np.min([np.where(mask, place, -1.0).max(axis=1) for mask in kept], axis=0)[:, None]
+    low = np.max([np.where(mask, place, 2.0).min(axis=1) for mask in fixed], axis=0)[:, None]
+    high = np.min([np.where(mask, place, -1.0).max(axis=1) for mask in fixed], axis=0)[:, None]
     place = np.where(changes, low + place * (high - low), place)
     return (place * 2.0**62).astype(np.uint64)
 
@@ -96,5 +96,5 @@ def exchange_numbers(
         np.put_along_axis(mask, cells, is_object & occupied, axis=1)
         return mask
 
-    kept = [in_cells(group == 1 + attribute[:, None]) for attribute in exchanged.T]
-    return scenes, np.broadcast_to(mentioned_between(keys, in_cells(group == 0), kept), scenes.shape)
+    fixed = [in_cells(group == 1 + attribute[:, None]) for attribute in exchanged.T]
+    return scenes, np.broadcast_to(mentioned_between(keys, in_cells(group == 0), fixed), scenes.shape)

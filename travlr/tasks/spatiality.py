@@ -153,7 +153,7 @@ class SpatialityTask(Task):
             "vertical": self._sides_of_axis("vertical", "rows", world.rows),
         }
         unordered = list(itertools.combinations(sorted(attributes), 2))
-        self._held_out_objects = splits.hold_out_share(unordered, self.config.held_out.objects, "spatiality")
+        self._held_out_objects = splits.hold_out_proportion(unordered, self.config.held_out.objects, "spatiality")
         held_out = set(self._held_out_objects)
         sides = {"out": self._held_out_objects, "in": [names for names in unordered if names not in held_out]}
         for side, relation in itertools.product(SIDES, RELATIONS):
@@ -178,13 +178,13 @@ class SpatialityTask(Task):
 
     def _sides_of_axis(self, axis: str, setting: str, length: int) -> dict[str, list[tuple[int, int]]]:
         """Ordered pairs of coordinates of each side, sorted."""
-        named_pairs = getattr(self.config.held_out, setting)
-        if named_pairs is not None:
+        pairs_to_hold_out = getattr(self.config.held_out, setting)
+        if pairs_to_hold_out is not None:
             names = [COORDINATE_NAME[axis](i) for i in range(length)]
-            for pair in named_pairs:
+            for pair in pairs_to_hold_out:
                 if len(pair) != 2 or len(set(pair)) < 2 or any(str(name) not in names for name in pair):
                     raise ValueError(f"held_out.{setting}: {pair} is not two different {setting} of {', '.join(names)}")
-            held_out = splits.both_orders((names.index(str(a)), names.index(str(b))) for a, b in named_pairs)
+            held_out = splits.both_orders((names.index(str(a)), names.index(str(b))) for a, b in pairs_to_hold_out)
         elif self.exchanged:
             train, held_out = map(splits.both_orders, splits.balanced_pairs(length))
             return {"in": sorted(train), "out": sorted(held_out)}

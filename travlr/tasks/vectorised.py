@@ -131,10 +131,10 @@ class Task(BaseTask):
 
         A query is listed by the objects that it describes; where training also asks about these, by all arguments.
         """
-        pairs, asked = self._of_side("out")
+        pairs, queries_of_side = self._of_side("out")
         nouns_in_training = {frozenset(self.nouns(args)) for args in self._of_side("in")[1]}
         queries: dict[frozenset[str], list[str]] = {}
-        for args in asked:
+        for args in queries_of_side:
             nouns = self.nouns(args)
             key = [*map(str, args)] if frozenset(nouns) in nouns_in_training else nouns
             queries.setdefault(frozenset(key), key)
