@@ -15,8 +15,8 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from analysis import Runs, counts, load
+from analysis.examples import examples_of
 from analysis.figures import FIGURES, draw, save
-from analysis.runs import examples_of
 from splits import CARDINALITY
 from tests.grid import Accuracy, make_run
 from tests.helpers import generated

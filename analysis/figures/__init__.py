@@ -14,6 +14,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from analysis import counts
+from analysis.examples import examples_of
 from analysis.figures.panels import save
 from analysis.figures.predictions import (
     agreement,
@@ -26,7 +27,7 @@ from analysis.figures.predictions import (
     quantifiers,
 )
 from analysis.figures.results import loss, require_one, subsets, transfer
-from analysis.runs import Runs, examples_of, left_out
+from analysis.runs import Runs, left_out
 from train.results.columns import TEST_SPLITS
 
 __all__ = ["FIGURES", "FigureKind", "draw", "save"]

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis.runs import examples_of
+from analysis.examples import examples_of
 from train.config import Run
 from train.results.columns import TEST_SETTINGS, TEST_SPLITS
 from train.results.predictions import predictions_table, write_predictions

@@ -14,14 +14,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from analysis import load
-from analysis.runs import PREDICTIONS as COLUMNS
-from analysis.runs import _scenes, examples_of
+from analysis.examples import _scenes, examples_of
+from analysis.frames import PREDICTIONS as COLUMNS
+from analysis.frames import read_runs
 from tests.grid import make_run
 from tests.helpers import generated
 from tests.test_results import NEWER
+from train.results.answers import AnswerFile, AnswerRecord
 from train.results.predictions import PREDICTIONS, read_predictions
-from train.results.store import read_config
+from train.results.store import start_run, write_results
 from travlr import open_dataset
 from travlr.config import Count, Image
 from travlr.dataset import Example
@@ -124,13 +125,13 @@ def test_the_set_that_decides_about_a_quantifier(data: Path) -> None:
 
 
 def test_predictions_stand_beside_their_own_example(runs: Path) -> None:
-    name = load(runs).results["name"].iloc[0]
-    before = load(runs).predictions(name=name)
+    name = read_runs(runs).results["name"].iloc[0]
+    before = read_runs(runs).predictions(name=name)
     table = read_predictions(runs / name)
     order = np.random.default_rng(0).permutation(len(table))
     shuffled = table.take(pa.array(order))
     pq.write_table(shuffled, runs / name / PREDICTIONS, write_page_checksum=True)
-    after = load(runs).predictions(name=name)
+    after = read_runs(runs).predictions(name=name)
     assert list(after["id"]) == shuffled["id"].to_pylist() and list(after.columns) == list(COLUMNS)
     by = ["id", "test_setting"]
     pd.testing.assert_frame_equal(
@@ -140,21 +141,59 @@ def test_predictions_stand_beside_their_own_example(runs: Path) -> None:
     raw = {(row["id"], row["test_setting"]): row for row in table.to_pylist()}
     for row in after.to_dict("records"):
         told = raw[row["id"], row["test_setting"]]
-        assert (row["answer"], row["prediction"], row["logit"]) == (told["answer"], told["prediction"], told["logit"])
+        assert (row["answer"], row["prediction"], row["score"]) == (told["answer"], told["prediction"], told["logit"])
         assert row["right"] == (told["answer"] == told["prediction"])
 
 
 def test_choosing_predictions(runs: Path) -> None:
-    found = load(runs)
+    found = read_runs(runs)
     some = found.predictions(seed=1, test_setting=["image", "caption"], split="test_ood")
     assert set(some["test_setting"]) == {"image", "caption"} and set(some["split"]) == {"test_ood"}
     assert len(some) == 240 and set(some["seed"]) == {1}
     nothing = found.predictions(model="albef")
     assert len(nothing) == 0 and list(nothing.columns) == list(some.columns)
-    with pytest.raises(ValueError, match="colour: no such column of results; choose from run"):
+    with pytest.raises(ValueError, match="colour: no column or setting of runs; choose from"):
         found.predictions(colour="red")
-    with pytest.raises(ValueError, match=r"^test_setting=foo: choose one of image, caption, image\+caption$"):
-        found.predictions(test_setting=["image", "foo"])
+    with pytest.raises(ValueError, match=r"training\.step: no column or setting of runs; did you mean training\.steps"):
+        found.predictions(training__step=1)
+
+
+def test_settings_and_what_follows_from_them_are_columns(data: Path, tmp_path: Path) -> None:
+    """A quarter of the train split is a part of it, and 5 of 20 examples are, too."""
+    for changes in ({}, {"training": {"examples": 0.25}}, {"training": {"examples": 5}}, {"method": "consistency"}):
+        make_run(tmp_path, data / "cardinality", lambda test, _: 0.9 if test == "caption" else 0.5, config=changes)
+    runs = read_runs(tmp_path)
+    info = runs.results.drop_duplicates("name").set_index("name")
+    assert sorted(info["variant"]) == ["", "consistency", "part", "part"]
+    assert list(info.loc[info["variant"] == "part", "part"]) == [0.25, 0.25] and info["part"].isna().sum() == 2
+    assert set(info["training.steps"]) == {2000} and set(info["style.image"]) == {"plain"}
+    assert info["converged"].all() and set(info["initial"]) == {"random"}
+    assert set(runs.results.loc[runs.results["own"], "test_setting"]) == {"caption"}
+    chosen = runs.select(method="consistency").results
+    assert len(chosen) == 6 and set(chosen["variant"]) == {"consistency"}
+    assert len(runs.choose(training__examples=[0.25, 5], split="test_ood", own=True)) == 2
+
+
+def test_replies_stand_beside_their_example(data: Path, tmp_path: Path) -> None:
+    """Of an evaluation of the first examples: what was said, and whether the query is held to be true."""
+    dataset = open_dataset(data / "cardinality")
+    shared = {"model": "chat", "task": "cardinality", "dataset": dataset.manifest["content_digest"], "seed": 0}
+    shared |= {"form": "true_false", "prompt": "direct", "answers": "likelihood"}
+    folder = start_run(tmp_path / "runs", shared, str(data / "cardinality"))
+    logs: list[dict[str, float] | None] = [{"true": -0.5, "false": -1.5}, None]
+    with AnswerFile(folder) as file:
+        for example, parsed, log in zip(dataset["test_ood"][:2], ("true", None), logs, strict=True):
+            right = str(example.answer).lower()
+            words = (example.id, "test_ood", "caption", "0", "I say", right, parsed, parsed == right)
+            file.append(AnswerRecord(*words, log_probabilities=log))
+    write_results(folder, [shared | {"test_setting": "caption", "split": "test_ood", "accuracy": 50.0, "examples": 2}])
+    runs = read_runs(tmp_path / "runs")
+    assert len(runs.evaluations) == 1 and len(runs.trainings) == 0
+    rows = runs.predictions().to_dict("records")
+    assert [row["query"] for row in rows] == [example.query for example in dataset["test_ood"][:2]]
+    assert rows[0]["score"] == 1.0 and rows[0]["prediction"] and pd.isna(rows[1]["prediction"])
+    assert [row["right"] for row in rows] == [dataset["test_ood"][0].answer, False]
+    assert [row["expected"] for row in rows] == [str(row["answer"]).lower() for row in rows]
 
 
 # What cannot be read -------------------------------------------------------------------------------------------------
@@ -164,18 +203,18 @@ def test_a_dataset_that_moved(data: Path, tmp_path: Path) -> None:
     shutil.copytree(data / "comparison", tmp_path / "here")
     make_run(tmp_path / "runs", tmp_path / "here", lambda *_: 0.8)
     (tmp_path / "here").rename(tmp_path / "there")
-    found = load(tmp_path / "runs")
+    found = read_runs(tmp_path / "runs")
     (line,) = found.skipped
     assert line.startswith("predictions of 1 run, dataset ") and line.endswith("here: there is no such folder")
     assert len(found.results) == 6 and len(found.predictions()) == 0 and found.skipped == [line]
     with pytest.raises(ValueError, match=r"not found; say where it is with data="):
         found.examples(found.results["dataset"].iloc[0])
-    moved = load(tmp_path / "runs", data=[tmp_path / "there"])
+    moved = read_runs(tmp_path / "runs", data=[tmp_path / "there"])
     assert len(moved.predictions()) == 3 * 240 and moved.skipped == []
-    skipped = load(tmp_path / "runs", data=[tmp_path / "nowhere", tmp_path / "there"]).skipped
-    assert skipped == [f"data: {tmp_path / 'nowhere'}: there is no such folder"]
+    with pytest.raises(ValueError, match="no such folder"):
+        read_runs(tmp_path / "runs", data=[tmp_path / "nowhere"])
     shutil.copytree(data / "cardinality", tmp_path / "here")
-    (line,) = load(tmp_path / "runs").skipped
+    (line,) = read_runs(tmp_path / "runs").skipped
     assert line.endswith("here: holds other data by now")
 
 
@@ -183,7 +222,7 @@ def test_a_run_that_died_half_way(runs: Path) -> None:
     first, second = sorted(path for path in runs.iterdir() if path.is_dir())
     (first / "results.json").unlink()
     (runs / "nothing").mkdir()
-    found = load(runs)
+    found = read_runs(runs)
     assert list(found.results["name"].unique()) == [second.name]
     assert [line.split(": ")[1][:12] for line in found.skipped] == ["no settings.", "unfinished; "]
 
@@ -194,12 +233,9 @@ def test_results_without_some_columns(runs: Path) -> None:
     missing = (*NEWER, "commit", "weights")
     kept = [{name: value for name, value in row.items() if name not in missing} for row in rows]
     (folder / "results.json").write_text(json.dumps(kept))
-    found = load(runs)
+    found = read_runs(runs)
     old = found.results[found.results["name"] == folder.name]
     assert found.skipped == [] and old[[*NEWER, "commit", "weights"]].isna().all(axis=None)
-    (config,) = map(json.loads, set(old["config"]))
-    assert config.pop("style") == {"image": "plain", "caption": "sentences"}  # of its dataset
-    assert config == read_config(folder)["config"]
     assert len(found.predictions(name=folder.name)) == 3 * 240
 
 
@@ -230,7 +266,7 @@ def turned(path: Path) -> None:
 def test_damaged_predictions_are_left_out(runs: Path, spoil: Any, message: str) -> None:
     first, second = sorted(path for path in runs.iterdir() if path.is_dir())
     spoil(first / PREDICTIONS)
-    found = load(runs)
+    found = read_runs(runs)
     assert set(found.predictions()["name"]) == {second.name}
     found.predictions()
     (line,) = found.skipped
@@ -239,5 +275,5 @@ def test_damaged_predictions_are_left_out(runs: Path, spoil: Any, message: str) 
 
 def test_no_folder(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="there is no such folder of runs"):
-        load(tmp_path / "runs")
-    assert len(load(tmp_path).results) == 0 and len(load(tmp_path).predictions()) == 0
+        read_runs(tmp_path / "runs")
+    assert len(read_runs(tmp_path).results) == 0 and len(read_runs(tmp_path).predictions()) == 0
