@@ -21,12 +21,12 @@ import pandas as pd
 
 from analysis.averages import RunSummary, run_summaries, what_was_found
 from analysis.counts import distinguishing_settings
+from analysis.filling import fill_template, insert_shared
 from analysis.layout import Table
 from analysis.runs import Runs
 from train.config import ARCHITECTURES, SETTINGS
 from train.results.columns import TEST_SETTINGS, TEST_SPLITS, in_order, main_test_setting
 from train.results.tables import differing_settings, value_text
-from travlr.browse import fill_template, insert_shared
 from travlr.tasks import TASKS
 
 EVALUATED = ' Models that evaluate.py has asked: <a href="evaluations.html">evaluations</a>.'

@@ -7,7 +7,6 @@ answered it wrongly.
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -15,10 +14,10 @@ import numpy as np
 import pandas as pd
 
 from train.results.columns import TEST_SETTINGS, TEST_SPLITS
-from travlr.browse import embed_picture, read_grid
 from travlr.dataset import Dataset
 from travlr.generate import renderer_of
 from travlr.tasks import config_from_dict
+from travlr.viewer import embed_picture, read_grid
 
 RIGHT, UNTESTED = 0, 255
 ERRORS_IN_ALL = 4800  # errors to show of all runs together, by default
@@ -110,12 +109,12 @@ def _entries(dataset: Dataset, examples: pd.DataFrame, rows: np.ndarray) -> list
     left, top, right, bottom = renderer_of(config).area if config else (0, 0, 1, 1)
     for row in sorted(rows.tolist()):  # in the order of the files, so that each part is read once
         example = dataset[splits[row]][int(places[row])]
-        data, pixels = embed_picture(example.image, example.id)
+        picture, pixels = embed_picture(example.image, example.id)
         queried, grid = [one for one in example.scene if one.queried], read_grid(example.caption, config)
         wide, high = ((right - left) / grid[0], (bottom - top) / grid[1]) if grid else (0.0, 0.0)
         entries[row] = {
             "id": example.id,
-            "picture": base64.b64encode(data).decode(),
+            "picture": picture.partition(",")[2],
             "pixels": pixels,
             "query": example.query,
             "caption": example.caption,

@@ -18,6 +18,7 @@ from matplotlib.patches import Patch
 from analysis.averages import what_was_found
 from analysis.document import FORMATS, TABLE_FILES, report_style, table_block
 from analysis.figures.panels import SMALL, label_axes, panel_figure, save, widest
+from analysis.filling import fill_template
 from analysis.layout import Table
 from analysis.runs import Runs, left_out
 from analysis.tables.evaluations import (
@@ -33,7 +34,6 @@ from analysis.tables.evaluations import (
     reading_table,
 )
 from train.results.answers import AnswerRecord, read_answers
-from travlr.browse import fill_template
 
 FILTERS = ("model", "task", "asked", "setting", "split", "outcome")  # of the page's replies
 REPLIES = 60  # shown of each setting of an evaluation, wrong and unparsed ones first

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import base64
 import html
 import io
 
 import pandas as pd
 from matplotlib.figure import Figure
 
-from travlr.browse import embed_picture
 from travlr.dataset import Dataset
+from travlr.viewer import embed_picture
 
 
 def show(dataset: Dataset, rows: pd.DataFrame) -> None:
@@ -21,14 +20,14 @@ def show(dataset: Dataset, rows: pd.DataFrame) -> None:
     cards = []
     for row in rows.to_dict("records"):
         example = dataset[row["split"]][int(row["row"])]
-        data, _ = embed_picture(example.image, example.id)
+        picture, _ = embed_picture(example.image, example.id)
         answers = f"answer {example.answer}"
         if "prediction" in row:
             answers += f", the model says {bool(row['prediction'])} (log-odds {row['logit']:+.1f})"
         cards.append(
             f'<figure style="width: 260px; margin: 0 12px 12px 0; display: inline-block; vertical-align: top">'
             f'<img width="260" alt="{html.escape(example.caption)}" style="border: 1px solid #ccc" '
-            f'src="data:image/png;base64,{base64.b64encode(data).decode()}">'
+            f'src="{picture}">'
             f"<figcaption><b>{html.escape(example.query)}</b><br>{answers}; {row['split']}, "
             f"{html.escape(' '.join(example.pair))}<br>"
             f'<small style="white-space: pre-wrap">{html.escape(example.caption)}</small>'

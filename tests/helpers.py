@@ -66,9 +66,9 @@ def generated(folder: Path, config: Config, layout: str = "parquet") -> Path:
     return folder
 
 
-def page_data(page: str) -> Any:
-    """The data of an HTML page's script."""
-    return json.loads(page.partition('<script type="application/json" id="data">')[2].partition("</script>")[0])
+def page_data(page: str, name: str = "data") -> Any:
+    """The data of an HTML page's script: that of a viewer NAME is in the element NAME-data."""
+    return json.loads(page.partition(f'<script type="application/json" id="{name}">')[2].partition("</script>")[0])
 
 
 def unfinish(folder: Path) -> None:

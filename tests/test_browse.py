@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 import random
@@ -24,6 +25,7 @@ from travlr import Cardinality, Quantifiers, Spatiality, browse
 from travlr.baselines import best_unbound, score_baselines
 from travlr.config import Config, Count, Image
 from travlr.formats.columns import SCHEMA
+from travlr.viewer import Card, embed_picture, viewer_data
 
 SMALL = Count(train=200, validation=60, test_ind=60, test_ood=120)
 TASKS: dict[str, Config] = {
@@ -60,18 +62,20 @@ def no_rules(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("task", TASKS)
 def test_page_has_the_counts_and_examples_of_the_dataset(task: str, datasets: dict[str, Path]) -> None:
     rows = rows_of(datasets[task])
-    data = page_data(browse.make_page(datasets[task], examples=30))
-    for split in data["splits"]:
+    page = browse.make_page(datasets[task], examples=30)
+    for split in page_data(page, "pairs-data")["splits"]:
         due: dict[str, list[int]] = {}
         for row in rows.values():
             if row["split"] == split["name"]:
                 due.setdefault(" ".join(row["pair"]), [0, 0])[not row["answer"]] += 1
         assert dict(split["counts"]) == due
-    assert len(data["examples"]) == 4 * 30
-    for first, second in zip(data["examples"][::2], data["examples"][1::2], strict=True):
+    cards = page_data(page, "examples-data")["cards"]
+    assert len(cards) == 4 * 30
+    for first, second in zip(cards[::2], cards[1::2], strict=True):
         assert first["couple"] == second["couple"] and first["answer"] != second["answer"]
         row = rows[first["id"]]
-        assert (first["query"], first["caption"], first["split"]) == (row["query"], row["caption"], row["split"])
+        about = {"split": row["split"], "pair": " ".join(row["pair"]), "answer": str(row["answer"]).lower()}
+        assert (first["title"], first["text"], first["columns"]) == (row["query"], row["caption"], about)
 
 
 def test_page_shows_baselines_for_each_split_but_train(tmp_path: Path) -> None:
@@ -79,7 +83,7 @@ def test_page_shows_baselines_for_each_split_but_train(tmp_path: Path) -> None:
         tmp_path / "d",
         Cardinality(count=Count(train=600, validation=100, test_ind=100, test_ood=100), image=Image(cell=16)),
     )
-    lines = dict(page_data(browse.make_page(folder, examples=2))["baselines"])
+    lines = dict(browse.read_content(folder, 2, 0)["baselines"])
     assert list(lines) == ["query alone", "query and number of objects", "best unbound"]
     assert lines["best unbound"] == {s: best.accuracy for s, best in best_unbound(score_baselines(folder)).items()}
     assert set(lines["query alone"]) == {"validation", "test_ind", "test_ood"}
@@ -100,20 +104,29 @@ def test_heat_maps_leave_out_axes_that_are_too_long() -> None:
     assert drawn["rows"] == drawn["columns"] == []
 
 
-def test_picture_makes_large_and_jpeg_pictures_small_pngs() -> None:
+def test_embed_picture_makes_large_pictures_small() -> None:
     image = pillow.frombytes("RGB", (900, 600), random.Random(0).randbytes(900 * 600 * 3))
     for kind in ("PNG", "JPEG"):
         buffer = io.BytesIO()
         image.save(buffer, kind)
-        data, size = browse.embed_picture(buffer.getvalue(), "it")
-        small = pillow.open(io.BytesIO(data))
-        assert (small.format, small.size, size) == ("PNG", (384, 256), (384, 256))
+        address, size = embed_picture(buffer.getvalue(), "it")
+        small = pillow.open(io.BytesIO(base64.b64decode(address.removeprefix(f"data:image/{kind.lower()};base64,"))))
+        assert (small.format, small.size, size) == (kind, (384, 256), (384, 256))
+
+
+def test_viewer_data_has_the_values_of_cards_and_rows_to_choose_from() -> None:
+    rows = [{"model": "uniter", "words": "a"}, {"model": "bert", "words": "b"}]
+    cards = [Card("1", "q", columns={"split": "test_ood"}, rows=rows), Card("2", "q", columns={"split": "test_ind"})]
+    filters = {"split": "Split", "model": "Model", "task": "Task"}
+    data = viewer_data(cards, filters, orders={"split": ("train", "test_ood")})
+    assert data["choices"] == {"split": ["test_ood", "test_ind"], "model": ["bert", "uniter"], "task": []}
+    assert list(data["filters"]) == ["split", "model"]
 
 
 def test_the_command_writes_a_page_or_one_line(datasets: dict[str, Path], tmp_path: Path) -> None:
     out = tmp_path / "page.html"
     code, text, error = command("browse", str(datasets["spatiality"]), "--out", str(out), "--examples", "2")
-    assert (code, error) == (0, "") and "open it in a browser" in text and page_data(out.read_text())["examples"]
+    assert (code, error) == (0, "") and "open it in a browser" in text and page_data(out.read_text(), "examples-data")
     for arguments, status in (([str(tmp_path / "nothing")], 1), (["--examples"], 2)):
         code, text, error = command("browse", *arguments)
         assert (code, text) == (status, "") and error
@@ -175,9 +188,10 @@ return [...document.querySelectorAll(".card")].map((card) => [card.dataset.id, t
 
 
 @pytest.mark.usefixtures("no_rules")
-def test_the_page_shows_pairs_and_examples(datasets: dict[str, Path], open_page: Open) -> None:
+def test_page_shows_examples_pairs_and_couples(datasets: dict[str, Path], open_page: Open) -> None:
     rows = rows_of(datasets["spatiality"])
-    chrome = open_page(page_of(datasets["spatiality"]))
+    path = page_of(datasets["spatiality"])
+    chrome = open_page(path)
     cards = chrome.execute_script(READ_CARDS)
     assert len(cards) == 24
     for name, query, answer, caption, rings in cards:
@@ -188,14 +202,9 @@ def test_the_page_shows_pairs_and_examples(datasets: dict[str, Path], open_page:
     until(chrome, lambda: len(chrome.find_elements(By.CSS_SELECTOR, ".map table")) == 8)
     cells = chrome.execute_script("return [...document.querySelectorAll('.map td')].map((td) => td.textContent)")
     assert sum(int(text) for text in cells if text) == len(rows)
-
-
-@pytest.mark.usefixtures("no_rules")
-def test_filters_and_couples_show_what_they_say(datasets: dict[str, Path], open_page: Open) -> None:
-    rows = rows_of(datasets["quantifiers"])
-    chrome = open_page(page_of(datasets["quantifiers"]), "split=test_ood&answer=true&text=STAR")
+    open_page(path, "split=test_ood&answer=true&text=STAR")
     due = [r for r in rows.values() if r["split"] == "test_ood" and r["answer"] and "star" in r["query"]]
-    assert f"{len(due)} " in chrome.find_element(By.ID, "status").text
+    assert f"{len(due)} " in chrome.find_element(By.CSS_SELECTOR, "[role=status]").text
     assert {card[0] for card in chrome.execute_script(READ_CARDS)} <= {row["id"] for row in due}
     chrome.find_element(By.NAME, "couples").click()
     until(chrome, lambda: chrome.find_elements(By.CSS_SELECTOR, ".couple"))
@@ -218,6 +227,6 @@ def test_hostile_text_is_shown_and_does_nothing(tmp_path: Path, open_page: Open)
     manifest = json.loads((folder / "dataset.json").read_text()) | {"content_digest": hostile}
     (folder / "dataset.json").write_text(json.dumps(manifest))
     chrome = open_page(page_of(folder))
-    assert chrome.execute_script("return [window.hacked, document.scripts.length]") == [None, 2]
+    assert chrome.execute_script("return [window.hacked, document.scripts.length]") == [None, 3]
     assert chrome.execute_script("return document.body.textContent").count("window.hacked = 2") > 20
     assert chrome.find_element(By.TAG_NAME, "h1").text == folder.name

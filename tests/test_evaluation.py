@@ -34,6 +34,7 @@ from train.results.store import ANSWERS, read_results
 from travlr.config import Count, Image
 from travlr.dataset import open_dataset
 from travlr.questions import FORMS, PROMPTS
+from travlr.questions.forms import SETTINGS
 from travlr.tasks import TASKS
 
 COUNT = Count(train=200, validation=20, test_ind=20, test_ood=20)
@@ -49,6 +50,8 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 class Scripted:
     """A model whose replies a function makes from the text and the picture of a request."""
+
+    settings = SETTINGS
 
     def __init__(self, respond: Any) -> None:
         self.respond = respond
@@ -432,7 +435,7 @@ def test_a_text_model_reads_captions_alone(data: dict[str, Path], tmp_path: Path
         runs=str(tmp_path / "runs"), max_tokens=4,
     )  # fmt: skip
     assert [row["examples"] for row in evaluate(asked, log=lambda _: None)] == [4, 4]
-    with pytest.raises(ValueError, match=r"setting=image: .* takes text alone"):
+    with pytest.raises(ValueError, match=r"setting=image: .* takes caption alone"):
         evaluate(asked.changed(setting=["image"]), log=lambda _: None)
 
 

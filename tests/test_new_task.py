@@ -337,7 +337,7 @@ def test_tasks_without_nouns_numbers_or_pairs_make_baselines_runs_and_reports(
 ) -> None:
     folder = written(name, tmp_path / "data")
     score_baselines(folder)
-    assert len(page_data(make_page(folder))["maps"]) == maps  # pairs of two values alone have a heat map
+    assert len(page_data(make_page(folder), "pairs-data")["maps"]) == maps  # pairs of two values alone have a heat map
     run(run_of(name, folder, "mixed", tmp_path / "runs"), log=lambda *_: None)
     monkeypatch.setattr(figures, "FIGURES", {"cells": figures.FIGURES["cells"]})
     assert report([str(tmp_path / "runs"), "--workers", "1"]) == 0

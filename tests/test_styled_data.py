@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
-import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -16,7 +14,7 @@ from transformers import PreTrainedTokenizerFast
 
 from render.image import IMAGE_STYLES, make_renderer
 from render.text import CAPTION_STYLES, make_captioner
-from tests.helpers import write
+from tests.helpers import page_data, write
 from tests.test_audit import Rows, change_rows, failed
 from train.config import Optimiser, RegionSettings, Run, Training
 from train.data.pixels import Pictures, normalise_pixels, scale_picture
@@ -124,11 +122,9 @@ def test_cards_and_pages_show_the_caption_as_it_is(name: str, clean: Path) -> No
     row = Generator(styled(STYLES[name])).table("train", 0, 1).to_pylist()[0]
     card = card_files(manifest, row)["README.md"].decode()
     assert card == (folder / "README.md").read_text()
-    text = make_page(folder, examples=5)
-    data = json.loads(re.search(r'<script[^>]*type="application/json"[^>]*>(.*?)</script>', text, re.DOTALL)[1])  # type: ignore[index]
-    assert data["style"]["caption"] == STYLES[name].caption
-    assert (data["style"]["area"][0] > 0) == (STYLES[name].image == "labelled")
-    assert data["examples"][0]["grid"] == [6, 6]
+    shown = page_data(make_page(folder, examples=5), "examples-data")["cards"][0]
+    assert shown["plain"] == (STYLES[name].caption != "sentences")
+    assert shown["grid"] == (None if STYLES[name].image == "labelled" else [6, 6])  # which has its names already
     if name.startswith("caption"):
         assert f"```text\n{row['caption']}\n```" in card and "\n> " not in card
         assert ("in random order" in card) == (name == "caption-ascii")

@@ -1,43 +1,33 @@
 """A web page with examples, pair counts and baselines of a dataset: `python -m travlr.browse DIR`.
 
-The page is one file that loads nothing else. Text of the dataset is untrusted: it is embedded as JSON that cannot close
-its element, shown as text only, and a content security policy allows no script but the page's own.
+The page is one file that loads nothing else; see `travlr.viewer`.
 """
 
 from __future__ import annotations
 
 import argparse
-import base64
 import contextlib
-import hashlib
-import html
-import io
 import json
 import random
 import re
 import sys
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from render.png import decode
 from travlr.baselines import best_unbound, dataset_baselines
-from travlr.config import Config, Style
+from travlr.config import Config
 from travlr.dataset import SplitReader, open_dataset
-from travlr.files import replace_file
-from travlr.formats.columns import OBJECT, report_damage
+from travlr.formats.columns import report_damage
 from travlr.formats.manifest import MANIFEST
-from travlr.generate import renderer_of
-from travlr.scene import COLOURS, SHAPES, column_name
+from travlr.scene import COLOURS, SHAPES, SPLITS, column_name
 from travlr.settings import run_command
-from travlr.tasks import add_task_option, config_from_dict, task_class
+from travlr.tasks import add_task_option, config_from_dict, is_known, task_class
+from travlr.viewer import Card, example_card, render_page, viewer_data
 
-TEMPLATE, SHARED = (Path(__file__).with_name(name) for name in ("browse.html", "page.html"))
-NAME = "browse.html"
-LONGER_SIDE = 384  # pixels along the longer side of a picture that is too large to embed as it is
-LARGEST = 10_000  # bytes of a PNG that is embedded as it is
+TEMPLATE = Path(__file__).with_name("browse.html")
 BASELINES = {"query": "query alone", "total": "query and number of objects"}  # rules beside the best unbound one
 LONGEST = 150  # values along one axis of a heat map
 PAIR_NOTES = {  # task -> what its pairs are
@@ -48,7 +38,6 @@ PAIR_NOTES = {  # task -> what its pairs are
     "comparison": "The query names two kinds of objects; the numbers are in its order.",
 }
 COUNTS_NOTE = "Each number counts the examples whose scene shows a pair, whether the query is true or false."
-ENDS_PREFACE = re.compile(r"ordered A to ([A-Z])\. Rows, top to bottom, are ordered 1 to (\d{1,2})\.")
 
 Pair = tuple[str, ...]
 
@@ -101,7 +90,7 @@ def choose_spread(kinds: Sequence[Hashable], limit: int, seed: str) -> list[int]
 
 
 def read_content(folder: Path, examples: int, seed: int) -> dict[str, Any]:
-    """The data of the page. Raises `ValueError` where the dataset is unfinished or damaged."""
+    """The values of the page. Raises `ValueError` where the dataset is unfinished or damaged."""
     dataset = open_dataset(folder)
     manifest = dataset.manifest
     surveys = {split: read_survey(reader, examples, f"{seed} {split}") for split, reader in dataset.splits.items()}
@@ -109,28 +98,43 @@ def read_content(folder: Path, examples: int, seed: int) -> dict[str, Any]:
     task = config["task"] if config else next(iter(dataset.splits.values())).columns("task")["task"][0].as_py()
     with report_damage(folder / MANIFEST):
         settings = dict(list_settings(config))
-        style_config = config_from_dict(config) if config else None
+        typed = config_from_dict(config) if config else None
+    total = sum(sum(truths) for survey in surveys.values() for truths in survey.counts.values())
+    cards = list(make_cards(surveys, typed))
+    pairs = {pair for survey in surveys.values() for pair in survey.counts}
+    maps = list(make_heat_maps(task, pairs)) if is_known(task) else []
+    lead = task_class(task).title() if is_known(task) else "which sentences are true of a picture"
+    splits = [{"name": name, "counts": [(" ".join(p), n) for p, n in s.counts.items()]} for name, s in surveys.items()]
+    in_order = [f"{m['prefix']}{y} {x}" for m in maps for y in m["rows"] for x in m["columns"]]
     return {
-        "task": task,
+        "name": folder.resolve().name,
+        "lead": f"{task.capitalize()}: {lead}",
         "facts": list_facts(manifest, settings),
         "settings": list(settings.items()),
+        "baselines": list_baselines(folder),
         "splits": [
-            {"name": name, "counts": [(" ".join(pair), counts) for pair, counts in s.counts.items()]}
+            {"name": name, "true": sum(n[0] for n in s.counts.values()), "false": sum(n[1] for n in s.counts.values())}
             for name, s in surveys.items()
         ],
-        "baselines": list_baselines(folder),
-        "note": f"{COUNTS_NOTE} {PAIR_NOTES.get(task, '')}".strip(),
-        "style": {  # area: left, top, right, bottom of a picture's cells, as fractions
-            "caption": style_config.style.caption if style_config else Style().caption,
-            "area": renderer_of(style_config).area if style_config else [0, 0, 1, 1],
+        "data": {
+            "examples": viewer_data(
+                cards,
+                {"split": "Split", "answer": "Answer", "pair": "Pair"},
+                orders={"split": SPLITS, "answer": ("true", "false"), "pair": in_order},
+                note=f"of {total:,} examples the page has {len(cards):,}, drawn evenly over the pairs",
+            ),
+            "pairs": {"splits": splits, "maps": maps, "note": f"{COUNTS_NOTE} {PAIR_NOTES.get(task, '')}".strip()},
         },
-        "maps": list(make_heat_maps(task, {pair for s in surveys.values() for pair in s.counts})),
-        "examples": [
-            describe_example(split, row, style_config) | {"couple": f"{split} {number // 2}" if s.couples else None}
-            for split, s in surveys.items()
-            for number, row in enumerate(s.rows)
-        ],
     }
+
+
+def make_cards(surveys: dict[str, Survey], config: Config | None) -> Iterator[Card]:
+    """The cards of the rows to show."""
+    for split, survey in surveys.items():
+        for number, row in enumerate(survey.rows):
+            card = example_card(split, row, config)
+            columns = {**card.columns, "answer": str(card.answer).lower()}
+            yield replace(card, columns=columns, couple=f"{split} {number // 2}" if survey.couples else None)
 
 
 def list_baselines(folder: Path) -> list[tuple[str, dict[str, float]]]:
@@ -169,42 +173,6 @@ def sort_axis(values: set[str]) -> list[str]:
     return sorted(values, key=lambda value: ([places.get(w, len(places)) for w in reversed(value.split())], value))
 
 
-def describe_example(split: str, row: dict[str, Any], config: Config | None) -> dict[str, Any]:
-    """One row as the page shows it."""
-    data, pixels = embed_picture(row["image"]["bytes"], row["id"])
-    return {
-        "split": split,
-        "picture": base64.b64encode(data).decode(),
-        "pixels": pixels,
-        "grid": read_grid(row["caption"], config),
-        "pair": " ".join(row["pair"]),
-        "objects": [[o[field.name] for field in OBJECT] for o in row["objects"]],
-        **{name: row[name] for name in ("id", "caption", "query", "answer")},
-    }
-
-
-def read_grid(caption: str, config: Config | None) -> list[int] | None:
-    """The columns and rows of a scene; None where neither its caption nor its dataset tells them."""
-    preface = ENDS_PREFACE.search(caption)
-    if config and config.style.caption != Style().caption:
-        return [config.world.columns, config.world.rows]
-    return [ord(preface[1]) - ord("A") + 1, int(preface[2])] if preface else None
-
-
-def embed_picture(data: bytes, name: str) -> tuple[bytes, tuple[int, int]]:
-    """A small PNG of a picture, itself where it is one, with its width and height. Raises `ValueError` if damaged."""
-    try:
-        image = decode(data)
-    except ValueError as error:
-        raise ValueError(f"{name}: {error}") from None
-    if data.startswith(b"\x89PNG") and len(data) <= LARGEST:
-        return data, image.size
-    image.thumbnail((LONGER_SIDE, LONGER_SIDE))
-    buffer = io.BytesIO()
-    image.quantize(256, method=2).save(buffer, "PNG")  # as many colours as there can be, or pale objects vanish
-    return buffer.getvalue(), image.size
-
-
 def list_settings(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
     """A config as the names and values that the command line has."""
     if isinstance(value, dict):
@@ -230,43 +198,8 @@ def list_facts(manifest: dict[str, Any], settings: dict[str, str]) -> list[tuple
 
 
 def make_page(folder: Path, examples: int = 200, seed: int = 0) -> str:
-    """The page of a dataset, with up to `examples` of each split. Raises `ValueError` as `content` does."""
-    data = read_content(folder, examples, seed)
-    lead = html.escape(f"{data['task'].capitalize()}: {task_class(data['task']).title()}")
-    return fill_template(TEMPLATE, data, name=html.escape(folder.resolve().name), lead=lead)
-
-
-def fill_template(template: Path, data: Any, **values: str) -> str:
-    """A page from its template, filled with what all pages share, values in HTML, and data for its script."""
-    text = insert_shared(template)
-    script = text.rpartition("<script>")[2].partition("</script>")[0]
-    values["script_hash"] = "sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    values["data"] = embed_json(data)
-    return re.sub(r"\{\{(\w+)\}\}", lambda match: values[match[1]], text)
-
-
-def insert_shared(template: Path) -> str:
-    """A template with the tags of the head, the style and the script that all pages share."""
-    text, shared = (path.read_text(encoding="utf-8") for path in (template, SHARED))
-    for part in ("head", "style", "script"):
-        inside = shared.partition(f"<{part}>")[2].partition(f"</{part}>")[0].strip("\n")
-        text = text.replace(f"{{{{shared_{part}}}}}", inside)
-    return text
-
-
-def embed_json(value: Any) -> str:
-    """JSON in which no character means anything to HTML."""
-    text = json.dumps(value, separators=(",", ":"))
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-def write_file(out: Path, content: str | bytes) -> None:
-    """Write a page or a picture atomically. Raises `ValueError` where the file cannot be written."""
-    try:
-        with replace_file(out) as path:
-            path.write_bytes(content.encode() if isinstance(content, str) else content)
-    except OSError as error:
-        raise ValueError(f"{out}: cannot be written ({error.strerror}); choose another file with --out") from None
+    """The page of a dataset, with up to `examples` of each split. Raises `ValueError` as `read_content` does."""
+    return render_page(TEMPLATE, **read_content(folder, examples, seed))
 
 
 def main(arguments: list[str]) -> int:
@@ -274,14 +207,14 @@ def main(arguments: list[str]) -> int:
         "python -m travlr.browse", description="Write a web page to look at a dataset: one file, no network."
     )
     parser.add_argument("folder", metavar="DIR", type=Path, help="a dataset")
-    parser.add_argument("--out", metavar="FILE", type=Path, help=f"the page (default: DIR/{NAME})")
+    parser.add_argument("--out", metavar="FILE", type=Path, help="the page (default: DIR/browse.html)")
     parser.add_argument("--examples", metavar="N", type=int, default=200, help="of each split (default: 200)")
     parser.add_argument("--seed", metavar="S", type=int, default=0, help="chooses the examples (default: 0)")
     add_task_option(parser)
     options = parser.parse_args(arguments)
-    out = options.out or options.folder / NAME
+    out = options.out or options.folder / TEMPLATE.name
     text = make_page(options.folder, options.examples, options.seed)
-    write_file(out, text)
+    out.write_text(text, encoding="utf-8", newline="")
     print(f"{out}: {len(text.encode()) / 1e6:.1f} MB; open it in a browser")
     return 0
 

@@ -22,12 +22,12 @@ import numpy as np
 from PIL import Image
 
 from analysis.attention import Box, heat_map_function, size_of_map, visible_part
+from analysis.filling import write_file
 from analysis.probe import model_options
 from analysis.probe.corpora.items import Scorer
 from analysis.probe.scenes.pasting import picture_from
 from analysis.probe.scorers.loading import load_scorer
 from train.ask.matchers.base import WORD, Matcher
-from travlr.browse import write_file
 from travlr.settings import UsageError, run_command
 
 METHODS = ("auto", "attention", "occlusion")

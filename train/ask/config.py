@@ -9,17 +9,18 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
 from travlr.config import CaptionStyle, ImageStyle, one_of
+from travlr.files import path_digest
 from travlr.questions import FORMS, PROMPTS, most_tokens
 from travlr.questions.forms import SETTINGS
 from travlr.scene import SPLITS
-from travlr.settings import PathText, Settings
+from travlr.settings import PathText, Settings, as_written
 from travlr.tasks import TASKS, check_name
 
 FIXED_ANSWERS = ("true_false", "choice")  # the forms that answers=likelihood is for
 
 
 def _listed(value: Any) -> Any:
-    return [value] if isinstance(value, str) else value
+    return [value] if isinstance(value, str) else () if value is None else value
 
 
 class ShownStyle(Settings):
@@ -37,7 +38,8 @@ class Evaluation(Settings):
     model: str = Field(
         "",
         description="a hub id or folder of a chat model, a finished run as runs/NAME, or with server= a NAME (in "
-        "quotes, URL#NAME says both)",
+        "quotes, URL#NAME says both); or a matcher, which scores a picture and a sentence: CLIP and its kind, "
+        "visualbert:FILE, uniter:FILE, lxmert:FILE, albef:FILE, or your function as module:function",
     )
     task: Annotated[str, AfterValidator(check_name)] = Field(
         "cardinality", description=f"{', '.join(TASKS)}, or your own as package.module:Class"
@@ -46,7 +48,7 @@ class Evaluation(Settings):
         None, description="a dataset; null for data/TASK, which is generated if it is missing"
     )
     setting: Annotated[tuple[Annotated[str, one_of(SETTINGS)], ...], BeforeValidator(_listed)] = Field(
-        SETTINGS, min_length=1, description="what the model sees, one or several, such as [image,caption]"
+        (), description="what the model sees, one or several, such as [image,caption]; empty for all that it takes"
     )
     split: Annotated[tuple[Annotated[str, one_of(SPLITS)], ...], BeforeValidator(_listed)] = Field(
         ("test_ind", "test_ood"), min_length=1, description="one or several"
@@ -59,6 +61,11 @@ class Evaluation(Settings):
         "direct", description="direct (answer alone), reason (think first) or describe (list the objects first)"
     )
     style: ShownStyle = ShownStyle()
+    head: Literal["itm", "itc"] | None = Field(None, description="of matchers with both; null for the model's own")
+    regions: PathText | None = Field(
+        None,
+        description="of visualbert, uniter and lxmert: a folder of UNITER's .npz; null: the cells of a 6 x 6 grid",
+    )
     answers: Literal["generate", "likelihood"] = Field(
         "generate", description="generate, or likelihood: log-probabilities of the answers of true_false and choice"
     )
@@ -69,9 +76,17 @@ class Evaluation(Settings):
     seed: int = Field(0, ge=0, lt=1 << 63, description="of replies with a temperature above 0")
     runs: PathText = Field("runs", description="folder with a folder for each evaluation and run")
     revision: str | None = Field(None, description="commit, tag or branch of a hub repository")
-    device: str = Field("auto", description="auto, cpu, gpu, cuda:1, ... of a local model")
-    precision: Literal["auto", "float32", "bf16"] = Field("auto", description="auto, float32 or bf16, of a local model")
-    batch_size: int = Field(8, ge=1, description="requests that a local model answers at a time")
+    device: str = Field(
+        "auto",
+        description="auto, cpu, gpu, cuda:1, ... of a local model; balanced, balanced_low_0 or sequential: how "
+        "accelerate spreads a chat model over all GPUs",
+    )
+    precision: Literal["auto", "float32", "bf16"] = Field(
+        "auto", description="auto, float32 or bf16, of a local model; auto is float32 for matchers"
+    )
+    batch_size: int | None = Field(
+        None, ge=1, description="requests that a local model answers at a time; null for 8, of matchers 64"
+    )
     server: str | None = Field(
         None, description="URL of an OpenAI-compatible server, such as http://localhost:8000/v1, without a password"
     )
@@ -110,6 +125,13 @@ class Evaluation(Settings):
         return most_tokens(self.form, self.prompt) if self.max_tokens is None else self.max_tokens
 
 
+def refuse_settings(config: Evaluation, why: str, *names: str) -> None:
+    """Raise `ValueError` where one of the settings is not at its default."""
+    for name in names:
+        if (value := getattr(config, name)) != Evaluation.model_fields[name].default:
+            raise ValueError(f"{name}={as_written(value)}: {why}; leave it out")
+
+
 # Settings that change no reply: where files lie, what computes, how fast, and which examples are asked about.
 EXCLUDED = {
     *("data", "setting", "split", "limit", "runs", "device", "batch_size", "key", "concurrency"),
@@ -119,4 +141,5 @@ EXCLUDED = {
 
 def reply_settings(config: Evaluation, **resolved: Any) -> dict[str, Any]:
     """All that a reply depends on, beside the example. resolved: digests of model and dataset, versions."""
-    return config.model_dump(mode="json", exclude=EXCLUDED) | {"max_tokens": config.most_tokens} | resolved
+    values = config.model_dump(mode="json", exclude=EXCLUDED)
+    return values | {"max_tokens": config.most_tokens, "regions": path_digest(config.regions)} | resolved

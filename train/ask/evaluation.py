@@ -12,7 +12,9 @@ import numpy as np
 
 from render.text import make_captioner
 from train.ask.config import Evaluation, ShownStyle, reply_settings
+from train.ask.matchers.loading import digest_weights_of, is_matcher, load_matcher, short_model_name
 from train.ask.requests import REFUSED, Backend, Reply, Request
+from train.config import RegionSettings
 from train.prepare import prepare_dataset
 from train.results.answers import AnswerFile, AnswerRecord, request_key
 from train.results.columns import Row
@@ -41,6 +43,7 @@ def evaluate(config: Evaluation, log: Log = print) -> list[Row]:
     _check_dataset(config, dataset)
     style = SceneStyle(config, dataset)
     model, resolved = load_backend(config, dataset.folder, log)
+    config = config.changed(setting=chosen_settings(config, model))
     digest = dataset.manifest["content_digest"]
     resolved["style"] = style.style.model_dump()
     settings = reply_settings(config, **resolved, wording=WORDING_VERSION, dataset=digest, setting=None)
@@ -74,6 +77,8 @@ def load_backend(config: Evaluation, data: Path, log: Log) -> tuple[Backend, dic
     name = Path(config.model).name if Path(config.model).is_dir() else config.model
     if is_run(config.model):
         return TrainedModel(config, data, log), {"model": name, "origin": "trained", "weights": f"run {name}"}
+    if is_matcher(config.model, config.revision):
+        return _matcher_backend(config)
     from train.ask.local import ChatModel, digest_weights
 
     chat = ChatModel(config, log)
@@ -83,6 +88,35 @@ def load_backend(config: Evaluation, data: Path, log: Log) -> tuple[Backend, dic
         "weights": digest_weights(chat.folder),
         "precision": chat.precision,
     }
+
+
+def _matcher_backend(config: Evaluation) -> tuple[Backend, dict[str, Any]]:
+    from train.ask.matchers.backend import BATCH_SIZE, MatcherBackend
+
+    precision = "float32" if config.precision == "auto" else config.precision
+    regions = RegionSettings(source="file", file=config.regions) if config.regions else None
+    matcher = load_matcher(
+        config.model,
+        device=config.device,
+        precision=precision,
+        batch_size=config.batch_size or BATCH_SIZE,
+        head=config.head,
+        regions=regions,
+        revision=config.revision,
+    )
+    return MatcherBackend(config, matcher), {
+        "model": short_model_name(config.model),
+        "origin": "zero-shot",
+        "weights": digest_weights_of(config.model, config.revision),
+        "precision": precision,
+    }
+
+
+def chosen_settings(config: Evaluation, model: Backend) -> tuple[str, ...]:
+    """What the model sees: the settings, or all that it takes. Raises `ValueError` for one that it does not take."""
+    if blind := [setting for setting in config.setting if setting not in model.settings]:
+        raise ValueError(f"setting={blind[0]}: model={config.model} takes {' and '.join(model.settings)} alone")
+    return config.setting or model.settings
 
 
 # Styles --------------------------------------------------------------------------------------------------------------
@@ -189,6 +223,7 @@ def make_record(request: Request, reply: Reply) -> AnswerRecord:
         reply.finish,
         reply.input_tokens,
         reply.output_tokens,
+        reply.score,
     )
 
 

@@ -6,7 +6,6 @@ images and text are loaded with `AutoModelForImageTextToText`, text-only ones, f
 
 from __future__ import annotations
 
-import io
 import itertools
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from PIL import Image
 
 from train.ask.chat import (
     answer_log,
@@ -28,8 +26,8 @@ from train.ask.chat import (
     keep_last_logits,
     next_token_logs,
 )
-from train.ask.config import Evaluation
-from train.ask.requests import SPELLINGS, Reply, Request, best_answer, fixed_answers
+from train.ask.config import Evaluation, refuse_settings
+from train.ask.requests import SPELLINGS, Reply, Request, best_answer, fixed_answers, log_odds_of, open_picture
 from train.data.inputs import Tensors
 from train.learning.devices import chosen_precision
 from train.models.hub import (
@@ -44,9 +42,11 @@ from train.models.hub import (
 )
 from travlr.files import path_digest
 from travlr.questions import Question
-from travlr.questions.forms import Message
+from travlr.questions.forms import SETTINGS, Message
 from travlr.settings import Log
 
+SPREAD = ("balanced", "balanced_low_0", "sequential")  # over all GPUs, by accelerate
+BATCH_SIZE = 8
 WINDOW = 16  # batches among which requests are sorted by length
 
 
@@ -54,7 +54,7 @@ class ChatModel:
     """A chat model. model_seconds: spent in the model since the first request. seconds: in all.
 
     Raises `ValueError`, in one line, if the model cannot be loaded, has no chat template, or takes no images and the
-    settings show some.
+    settings show some. settings: what it takes.
     """
 
     def __init__(self, config: Evaluation, log: Log = print) -> None:
@@ -66,18 +66,21 @@ class ChatModel:
         self.takes_images = kind in modeling_auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
         if not self.takes_images and kind not in modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
             raise ValueError(f"model={self.name}: its model_type={kind} is no chat model of the installed transformers")
-        if not self.takes_images and (image := [s for s in config.setting if s != "caption"]):
-            raise ValueError(f"setting={image[0]}: model={self.name} takes text alone; use setting=caption")
+        refuse_settings(config, "is for matchers", "head", "regions")
+        self.settings = SETTINGS if self.takes_images else ("caption",)
         check_weights(self.name, self.folder)  # before a tokenizer is needed
         self.processor = self._load_processor()
         self.tokenizer = getattr(self.processor, "tokenizer", self.processor)
         if self.tokenizer.pad_token is None:
             self.tokenizer.pad_token = self.tokenizer.eos_token
-        self.device = torch_device(config.device)
+        spread = config.device if config.device in SPREAD else None
+        self.device = torch_device("auto" if spread else config.device)
         self.precision = chosen_precision(config.precision, self.device.type)
         auto = "AutoModelForImageTextToText" if self.takes_images else "AutoModelForCausalLM"
         dtype = torch.bfloat16 if self.precision == "bf16" else torch.float32
-        self.model = load_model(self.name, self.folder, auto, dtype).to(self.device).eval()
+        self.model = load_model(self.name, self.folder, auto, dtype, device_map=spread).eval()
+        if spread is None:  # otherwise accelerate has placed the model, and moves activations between devices
+            self.model.to(self.device)
         log(f"{self.name}: {self.device}, {self.precision}")
         self._last, self._log = keep_last_logits(self.model), log
         self._tokens: dict[tuple[str, ...], list[list[int]]] = {}
@@ -113,7 +116,7 @@ class ChatModel:
             self._log(f"{self.name}: the model computed in {share:.0f} % of {self.seconds:,.0f} s")
 
     def _batches(self, requests: Iterable[Request]) -> Iterator[list[Request]]:
-        waiting, size = iter(requests), self.config.batch_size
+        waiting, size = iter(requests), self.config.batch_size or BATCH_SIZE
         while window := list(itertools.islice(waiting, WINDOW * size)):
             window.sort(key=lambda request: (len(request.messages[0]["content"]), _length(request)))
             yield from (window[start : start + size] for start in range(0, len(window), size))
@@ -182,7 +185,8 @@ class ChatModel:
             answers = fixed_answers(request.question)
             tokens = self._answer_tokens(request.question, answers)
             of_answer = {a: float(answer_log(row, ids)) for a, ids in zip(answers, tokens, strict=True)}
-            replies.append(Reply(best_answer(of_answer), None, int(mask.sum()), 0, of_answer))
+            score = log_odds_of(of_answer)
+            replies.append(Reply(best_answer(of_answer), None, int(mask.sum()), 0, of_answer, score))
         return replies
 
     def _answer_tokens(self, question: Question, answers: Sequence[str]) -> list[list[int]]:
@@ -208,7 +212,7 @@ def _length(request: Request) -> int:
 def _part(part: Mapping[str, Any]) -> dict[str, Any]:
     if part["type"] == "text":
         return dict(part)
-    return {"type": "image", "image": Image.open(io.BytesIO(part["image"])).convert("RGB")}
+    return {"type": "image", "image": open_picture(part["image"])}
 
 
 def digest_weights(folder: Path) -> str:

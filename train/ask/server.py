@@ -10,8 +10,9 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Any
 
-from train.ask.config import Evaluation
-from train.ask.requests import REFUSED, Reply, Request, answer_of_token, best_answer
+from train.ask.config import Evaluation, refuse_settings
+from train.ask.requests import REFUSED, Reply, Request, answer_of_token, best_answer, log_odds_of
+from travlr.questions.forms import SETTINGS
 from travlr.settings import Log
 
 RETRIES = 6  # by the client, after 408, 409, 429, 5xx, a timeout or a lost connection, with growing pauses
@@ -29,7 +30,8 @@ class Server:
             from openai import OpenAI
         except ImportError:
             raise ValueError("server=: needs the openai client; install it with: pip install -e '.[server]'") from None
-        self.config = config
+        refuse_settings(config, "is for matchers", "head", "regions")
+        self.config, self.settings = config, SETTINGS
         key = read_key(config.key)
         self._client = OpenAI(base_url=config.server, api_key=key, timeout=config.timeout, max_retries=RETRIES)
         self._key, self._log = key, log
@@ -135,7 +137,9 @@ class Server:
             if answer := answer_of_token(token.token, request.question):
                 log = token.logprob
                 logs[answer] = math.log(math.exp(logs[answer]) + math.exp(log)) if answer in logs else log
-        return Reply(best_answer(logs), choice.finish_reason, input_tokens, output_tokens, logs)
+        lowest = min((token.logprob for token in tokens[0].top_logprobs), default=None)  # of what the server leaves out
+        score = log_odds_of(logs, lowest)
+        return Reply(best_answer(logs), choice.finish_reason, input_tokens, output_tokens, logs, score)
 
     def _message(self, message: str) -> str:
         """What the server says of a request, in one line without the key."""

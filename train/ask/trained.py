@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from scipy.special import log_expit
 
-from train.ask.config import Evaluation, ShownStyle
-from train.ask.requests import Reply, Request, best_answer
+from train.ask.config import Evaluation, ShownStyle, refuse_settings
+from train.ask.requests import Reply, Request, reply_to_odds
 from train.config import Run, Training
 from train.data.sources import TrainingDataset
 from train.data.text import UnknownWord
@@ -44,17 +43,12 @@ class TrainedModel:
             raise ValueError(
                 f"form={config.form} prompt={config.prompt}: a run of ours answers true_false, direct, alone"
             )
-        usual = Evaluation(model=config.model)
-        for name in ("revision", "temperature", "seed", "max_tokens"):
-            if getattr(config, name) != getattr(usual, name):
-                raise ValueError(f"{name}={getattr(config, name)}: is not for a run of ours; leave it out")
+        why = "is not for a run of ours"
+        refuse_settings(config, why, "revision", "temperature", "seed", "max_tokens", "head", "regions")
         if config.style != ShownStyle():
             raise ValueError("style: a run of ours sees a dataset as it is; generate one in this style and give data=")
         self.run = self._run(settings, config, data)
-        if blind := [s for s in config.setting if s not in self.run.test_settings]:
-            raise ValueError(
-                f"setting={blind[0]}: model={self.run.model} sees {', '.join(self.run.test_settings)} alone"
-            )
+        self.settings = self.run.test_settings
         self.config = config
         self.device = "cpu" if torch_device(config.device).type == "cpu" else "gpu"
         self.data: RunData = load_data(self.run, TrainingDataset(data), saved_tokenizer(self.folder))
@@ -87,6 +81,4 @@ class TrainedModel:
             logits = predict(self.model.to(device), examples, [setting], device, precision)[setting]
             logit_of = dict(zip(examples.ids, logits.tolist(), strict=True))
             for request in group:
-                logit = logit_of[request.id]
-                log_probabilities = {"true": float(log_expit(logit)), "false": float(log_expit(-logit))}
-                yield request, Reply(best_answer(log_probabilities), log_probabilities=log_probabilities)
+                yield request, reply_to_odds(logit_of[request.id])

@@ -26,7 +26,8 @@ class AnswerRecord:
 
     request: digest of the request (`request_key`). answer: the right answer; parsed: the reply's, None if it has
     none. objects: for the form `read`, see `travlr.questions.objects.ObjectErrors`. log_probabilities: of each fixed
-    answer, with answers=likelihood. finish: why the reply ended, such as stop or length.
+    answer, with answers=likelihood. finish: why the reply ended, such as stop or length. score: how much the
+    model says that the query is true (`train.ask.requests.Reply`).
     """
 
     id: str
@@ -42,6 +43,7 @@ class AnswerRecord:
     finish: str | None = None
     input_tokens: int | None = None
     output_tokens: int | None = None
+    score: float | None = None
 
 
 RECORD = TypeAdapter(AnswerRecord)

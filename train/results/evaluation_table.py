@@ -23,6 +23,10 @@ def _percent(value: float | None) -> str:
     return "" if value is None or math.isnan(value) else f"{value:.1f}"
 
 
+def _with_interval(row: Row, name: str, low: str, high: str) -> str:
+    return f"{_percent(row[name])} [{_percent(row[low])}, {_percent(row[high])}]" if _percent(row[name]) else ""
+
+
 def object_shares(text: str) -> dict[str, float]:
     """The column `objects` of a result as percent of the objects in the scenes."""
     counts = json.loads(text)
@@ -35,8 +39,8 @@ def _objects(name: str, row: Row) -> str:
 
 
 LINES: dict[str, Callable[[Row], str]] = {
-    "accuracy, %": lambda row: f"{row['accuracy']:.1f}{'*' if row['above_random'] else ''}",
-    "macro-F1 [95 %]": lambda row: f"{row['macro_f1']:.1f} [{row['interval_low']:.1f}, {row['interval_high']:.1f}]",
+    "accuracy, %": lambda row: _percent(row["accuracy"]) + ("*" if row["above_random"] else ""),
+    "macro-F1 [95 %]": lambda row: _with_interval(row, "macro_f1", "interval_low", "interval_high"),
     "both of a couple, %": lambda row: _percent(row["couples_right"]),
     "no answer, %": lambda row: _percent(row["unparsed"]),
     "bias": lambda row: f"{row['bias']:+.1f} {row['bias_answer']}" if isinstance(row["bias_answer"], str) else "",

@@ -32,7 +32,22 @@ class ExampleFacts:
 
 
 def result_columns(answers: Sequence[AnswerRecord], facts: ExampleFacts) -> dict[str, Any]:
-    """Score columns of one setting and split (`RESULT_COLUMNS`); answers in the order of facts."""
+    """Score columns of one setting and split (`RESULT_COLUMNS`); answers in the order of facts. A model that only ranks
+    has no accuracy: its columns are None."""
+    columns: dict[str, Any] = {"examples": len(answers)} if only_ranks(answers) else decision_columns(answers, facts)
+    for name in ("input_tokens", "output_tokens"):
+        counts = [getattr(answer, name) for answer in answers]
+        columns[name] = None if None in counts else sum(counts)
+    return columns
+
+
+def only_ranks(answers: Sequence[AnswerRecord]) -> bool:
+    """Whether replies are scores without answers: those of a matcher without a threshold."""
+    return any(a.score is not None for a in answers) and all(a.score is None or not a.reply for a in answers)
+
+
+def decision_columns(answers: Sequence[AnswerRecord], facts: ExampleFacts) -> dict[str, Any]:
+    """Columns of replies that are right or wrong."""
     outcomes = [outcome_of(answer) for answer in answers]
     scores = summary(outcomes)
     right = np.array([outcome.right for outcome in outcomes])
@@ -44,9 +59,6 @@ def result_columns(answers: Sequence[AnswerRecord], facts: ExampleFacts) -> dict
     columns["calibrated_accuracy"] = calibrated_accuracy(answers)
     errors = [Counter(asdict(o.objects)) for o in outcomes if o.objects is not None]
     columns["objects"] = json.dumps(dict(sum(errors, Counter()))) if errors else None
-    for name in ("input_tokens", "output_tokens"):
-        counts = [getattr(answer, name) for answer in answers]
-        columns[name] = None if None in counts else sum(counts)
     if set(scores_of := {o.answer for o in outcomes}) <= {"true", "false"}:
         columns |= {f"f1_{value}": _f1(outcomes, value) for value in sorted(scores_of)}
     return columns

@@ -20,6 +20,10 @@ DTYPES = {"float32": torch.float32, "float64": torch.float64, "bf16": torch.bflo
 WORD = re.compile(r"\w(?:[\w'’-]*\w)?")
 
 
+class TooLong(ValueError):
+    """A text has more tokens than a model takes."""
+
+
 class Matcher:
     """Pictures (N), texts (N) -> (N,) float64. A subclass has the steps of its models; here are the most frequent
     steps.
@@ -55,7 +59,7 @@ class Matcher:
         return dict(self.processor(images=image.convert("RGB"), return_tensors="pt"))
 
     def tokens(self, text: str) -> Tensors:
-        """The inputs of `read`, B = 1. Raises ValueError for a text that is too long."""
+        """The inputs of `read`, B = 1. Raises `TooLong`."""
         encoded = self.tokenizer(text, return_tensors="pt", verbose=False, **self.token_options)
         self.check_length(encoded["input_ids"].shape[1], text)
         return {key: encoded[key] for key in ("input_ids", "attention_mask") if key in encoded}
@@ -80,7 +84,15 @@ class Matcher:
 
     def check_length(self, length: int, text: str) -> None:
         if length > self.longest:
-            raise ValueError(f"model={self.name}: takes {self.longest} tokens, not the {length} of {text!r}")
+            raise TooLong(f"model={self.name}: takes {self.longest} tokens, not the {length} of {text!r}")
+
+    def refusal(self, text: str) -> str | None:
+        """Why the model does not take a text, in one line; None if it does."""
+        try:
+            self.tokens(text)
+        except TooLong as error:
+            return str(error)
+        return None
 
     # The call ---------------------------------------------------------------------------------------------------------
 

@@ -23,6 +23,8 @@ from travlr.plugins import import_name, is_import
 
 PUBLISHED = ("visualbert", "uniter", "lxmert", "albef")  # named as KIND:CHECKPOINT
 
+OTHER_NAMES = ", runs/NAME, KIND:CHECKPOINT, MODULE:FUNCTION or a NAME with server="  # beside hub ids and folders
+
 ScoreFunction = Callable[[Sequence[Image.Image], Sequence[str]], np.ndarray]
 """images (N), texts (N) -> (N,) scores, higher where the text fits the image better.
 
@@ -58,6 +60,31 @@ def is_function(name: str) -> bool:
     return name.partition(":")[0] not in PUBLISHED and is_import(name) and not Path(name).exists()
 
 
+def is_published(name: str) -> bool:
+    """Whether a name is KIND:CHECKPOINT."""
+    kind, colon, _ = name.partition(":")
+    return kind in PUBLISHED and (bool(colon) or not Path(name).is_dir())
+
+
+def is_matcher(name: str, revision: str | None = None) -> bool:
+    """Whether a name is that of a matcher. Of a hub repository, this downloads it. Raises ValueError, in one line, for
+    a name that cannot be used."""
+    if is_published(name) or is_function(name):
+        return True
+    from train.ask.matchers.families import family_of
+    from train.models.hub import config_of, hub_folder
+
+    return family_of(config_of(name, hub_folder(name, revision=revision, also=OTHER_NAMES))) is not None
+
+
+def short_model_name(name: str) -> str:
+    """The name of a matcher without folders."""
+    kind, _, checkpoint = name.partition(":") if is_published(name) else ("", "", name)
+    path = Path(checkpoint).expanduser()
+    short = path.name if path.exists() else checkpoint
+    return f"{kind}:{short}" if kind else short
+
+
 def load_matcher(
     name: str,
     *,
@@ -66,17 +93,21 @@ def load_matcher(
     batch_size: int = 64,
     head: str | None = None,
     regions: RegionSettings | None = None,
-    size: str = "base",
+    size: str | None = None,
+    revision: str | None = None,
 ) -> Any:
     """A matcher by name: a `ScoreFunction` with attributes `name` and `threshold`; models are `base.Matcher`s.
 
     precision: of the model, which is loaded in float32 and then converted; float16 and bf16 round scores to some 3
     digits, so that many tie. head: itm or itc, of models with both; None for the default. regions: of the published
-    models, None for a 6 x 6 grid. threshold: 0 where a score is the log-odds of a match, None where it only ranks
-    (CLIP, ViLT, itc). Raises ValueError, in one line, for a name that cannot be used.
+    models, None for a 6 x 6 grid. size: of these, None to read it from the checkpoint. threshold: 0 where a score is
+    the log-odds of a match, None where it only ranks (CLIP, ViLT, itc). Raises ValueError, in one line, for a name that
+    cannot be used.
     """
     kind, colon, checkpoint = name.partition(":")
     ours = bool(colon) and kind in PUBLISHED
+    if revision is not None and (ours or is_function(name)):
+        raise ValueError(f"revision={revision}: model={name} is not on the hub; leave it out")
     if regions is not None and not ours:
         raise ValueError(f"regions: model={name} takes no regions; only visualbert:, uniter: and lxmert: do")
     if is_function(name):
@@ -89,20 +120,20 @@ def load_matcher(
 
     matcher: Matcher
     where, dtype = torch_device(device), DTYPES[precision]
-    matcher = published_matcher(kind, checkpoint, head, regions, size) if ours else family_matcher(name, head)
+    matcher = published_matcher(kind, checkpoint, head, regions, size) if ours else family_matcher(name, head, revision)
     matcher.model.to(device=where, dtype=dtype)
     matcher.device, matcher.precision, matcher.batch_size = where, dtype, batch_size
     return matcher
 
 
-def family_matcher(name: str, head: str | None) -> Any:
+def family_matcher(name: str, head: str | None, revision: str | None = None) -> Any:
     """The matcher of a model of `transformers`, in float32."""
     import torch
 
     from train.ask.matchers.families import FAMILIES, family_of
     from train.models.hub import check_vocabulary, config_of, hub_folder, load_model, load_processors
 
-    folder = hub_folder(name, also=" or MODULE:FUNCTION")
+    folder = hub_folder(name, revision=revision, also=OTHER_NAMES)
     config = config_of(name, folder)
     kind, family_entry = config.get("model_type"), family_of(config)
     if family_entry is None and "auto_map" in config:
@@ -121,7 +152,7 @@ def family_matcher(name: str, head: str | None) -> Any:
     return family(name, model, tokenizer, processor, head or family.heads[0])
 
 
-def digest_weights_of(name: str) -> str:
+def digest_weights_of(name: str, revision: str | None = None) -> str:
     """What identifies the weights of a matcher: the digest of a folder, or of a checkpoint with the files read beside
     it; of a hub id, the revision in the cache; of a function, the digest of its module."""
     kind, _, checkpoint = name.partition(":")
@@ -134,6 +165,6 @@ def digest_weights_of(name: str) -> str:
     from huggingface_hub import snapshot_download
 
     try:
-        return Path(snapshot_download(place, local_files_only=True)).name
+        return Path(snapshot_download(place, revision=revision, local_files_only=True)).name
     except Exception:  # the cache may be damaged, or hold the model in another form
         return place

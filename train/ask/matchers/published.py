@@ -21,7 +21,7 @@ from train.config import ARCHITECTURES, RegionSettings
 from train.data.inputs import Inputs, Tensors
 from train.data.pixels import normalise_pixels, scale_picture
 from train.data.text import WordTokenizer
-from train.models import make_model
+from train.models import SIZES, make_model
 from train.models.hub import quiet
 from train.models.loading import load_published, pixel_statistics, read_checkpoint, tokenizer_of
 from train.regions.pictures import PictureSet
@@ -36,7 +36,7 @@ Find = Callable[[Image.Image], tuple[np.ndarray, np.ndarray]]
 
 
 def published_matcher(
-    kind: str, checkpoint: str, head: str | None, regions: RegionSettings | None, size: str
+    kind: str, checkpoint: str, head: str | None, regions: RegionSettings | None, size: str | None
 ) -> PublishedMatcher:
     """The scorer of one of TraVLR's models with published weights.
 
@@ -59,7 +59,7 @@ def published_matcher(
     try:
         with quiet():
             words = WordTokenizer(tokenizer_of(checkpoint, kind))
-        model = make_model(kind, size, {"matching": True}, vocabulary=words.size, **changes)
+        model = make_model(kind, size or size_of(checkpoint), {"matching": True}, vocabulary=words.size, **changes)
         report = load_published(model, checkpoint)
     except ValueError as error:  # train.py has another name for this setting
         raise ValueError(str(error).replace("pretrained=", f"model={kind}:", 1)) from None
@@ -68,6 +68,13 @@ def published_matcher(
     if find is not None:
         return RegionMatcher(name, model, words, find)
     return AlbefMatcher(name, model, words, checkpoint, head or "itm")
+
+
+def size_of(checkpoint: str) -> str:
+    """The size of the model of a checkpoint: that with the width of its word embeddings; base, if none has it."""
+    tensors = read_checkpoint(checkpoint).items()
+    widths = [value.shape[-1] for name, value in tensors if name.endswith("word_embeddings.weight")]
+    return next((size for size, values in SIZES.items() if values["width"] in widths), "base")
 
 
 class PublishedMatcher(Matcher):
