@@ -24,7 +24,7 @@ from travlr.formats.columns import report_damage
 from travlr.formats.manifest import MANIFEST
 from travlr.scene import COLOURS, SHAPES, SPLITS, column_name
 from travlr.settings import run_command
-from travlr.tasks import add_task_option, config_from_dict, is_known, task_class
+from travlr.tasks import add_task_option, config_from_dict, is_task, task_class
 from travlr.viewer import Card, example_card, render_page, viewer_data
 
 TEMPLATE = Path(__file__).with_name("browse.html")
@@ -102,8 +102,8 @@ def read_content(folder: Path, examples: int, seed: int) -> dict[str, Any]:
     total = sum(sum(truths) for survey in surveys.values() for truths in survey.counts.values())
     cards = list(make_cards(surveys, typed))
     pairs = {pair for survey in surveys.values() for pair in survey.counts}
-    maps = list(make_heat_maps(task, pairs)) if is_known(task) else []
-    lead = task_class(task).title() if is_known(task) else "which sentences are true of a picture"
+    maps = list(make_heat_maps(task, pairs)) if is_task(task) else []
+    lead = task_class(task).title() if is_task(task) else "which sentences are true of a picture"
     splits = [{"name": name, "counts": [(" ".join(p), n) for p, n in s.counts.items()]} for name, s in surveys.items()]
     in_order = [f"{m['prefix']}{y} {x}" for m in maps for y in m["rows"] for x in m["columns"]]
     return {
