@@ -85,7 +85,7 @@ def test_write_dataset_resumes_after_a_kill(
     code = (
         "import os, signal, pathlib; from tests.helpers import write; from travlr import writing\n"
         "make = writing.write_shard\n"
-        "def write_shard(path, tables):\n"
+        "def write_shard(path, tables, repeats):\n"
         f"    if len(list(path.parent.glob('*.parquet'))) == {moment}:\n"
         "        (path.parent / f'.{path.name}.abc.tmp').write_bytes(b'half')\n"
         "        os.kill(os.getpid(), signal.SIGKILL)\n"

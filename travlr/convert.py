@@ -1,4 +1,6 @@
-"""Write a dataset in another format: `python -m travlr.convert SRC DST format=imagefolder`.
+"""Write a dataset in another format, or other people's corpus as a dataset.
+
+`python -m travlr.convert SRC DST format=imagefolder`, `python -m travlr.convert CORPUS DST images=DIR`.
 
 The files for lmms-eval are made in `travlr.harness.exports`.
 """
@@ -11,22 +13,25 @@ import sys
 from pathlib import Path
 from typing import Any, Literal
 
+from travlr.corpora import KINDS, is_corpus
+from travlr.corpora.writing import convert_corpus
 from travlr.dataset import open_dataset
 from travlr.files import check_apart, file_hash
 from travlr.formats.columns import report_damage
 from travlr.formats.exports import FORMATS, check_export, export
-from travlr.formats.manifest import file_problem
+from travlr.formats.manifest import EXPORTED, MANIFEST, file_problem
 from travlr.formats.original import INDEX, METADATA, count_rows, read_original
 from travlr.generate import print_summary
 from travlr.harness.exports import Export, export_dataset
-from travlr.settings import Log, Settings, run_command
+from travlr.settings import Log, Settings, UsageError, help_lines, run_command
 from travlr.tasks import add_task_option
 from travlr.writing import write_dataset
 
 HELP = """\
-Write a dataset in another format. SRC is not changed. An earlier export in DST is replaced.
+Write a dataset in another format, or other people's corpus as a dataset. SRC is not changed. An earlier export in DST
+is replaced.
 
-settings
+settings of a dataset
   format=         imagefolder, webdataset or original (the published layout); parquet for a dataset in the published
                   layout; for lmms-eval: lmms_eval
   overwrite=false with format=parquet: replace another dataset in DST; with lmms_eval: write into an earlier export
@@ -34,6 +39,14 @@ settings
 settings of format=lmms_eval alone
   setting=image,caption,image+caption   split=test_ind,test_ood   form=true_false   prompt=direct
 """
+
+
+def _help() -> str:
+    """With the settings of each kind of corpus."""
+    lines = [HELP]
+    for kind, reader in KINDS.items():
+        lines += [f"settings of a corpus ({kind}): {reader.about}", *(f"  {line}" for line in help_lines(reader())), ""]
+    return "\n".join(lines)
 
 
 class Conversion(Settings):
@@ -60,6 +73,8 @@ def convert_dataset(source: Path, folder: Path, layout: str, overwrite: bool = F
         print_summary(str(folder), write_dataset(folder, count_rows(source), about, tables, 1, overwrite, log))
         return
     dataset = open_dataset(source)
+    if layout == "original" and is_corpus(dataset):
+        raise ValueError("format=original: holds scenes of this project alone")
     check_export(layout, folder, dataset.manifest["config"])
     if problem := next(filter(None, (file_problem(source, file) for file in dataset.manifest["files"])), ""):
         raise ValueError(f"{source}: {problem}; make it again, with the command that made it")
@@ -67,22 +82,37 @@ def convert_dataset(source: Path, folder: Path, layout: str, overwrite: bool = F
     print(f"{folder}: format={layout}, {sum(map(len, dataset.splits.values())):,} examples")
 
 
+def kind_of(source: Path) -> str | None:
+    """The kind of a corpus; None for a dataset. Raises `UsageError` for what is neither."""
+    if not source.exists():
+        raise UsageError(f"{source}: there is no such file or folder")
+    if any((source / name).is_file() for name in (MANIFEST, EXPORTED, INDEX)):
+        return None
+    if kind := next((kind for kind, reader in KINDS.items() if reader.accepts(source)), None):
+        return kind
+    raise UsageError(f"{source}: neither a dataset nor a corpus of a kind that this program reads ({', '.join(KINDS)})")
+
+
 # Command line ------------------------------------------------------------------------------------------------------
 
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m travlr.convert", description=HELP, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m travlr.convert", description=_help(), formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("source", metavar="SRC", type=Path, help="a dataset, or one in the published layout")
+    parser.add_argument("source", metavar="SRC", type=Path, help="a dataset, or a corpus")
     parser.add_argument("folder", metavar="DST", type=Path, help="folder to write")
-    parser.add_argument("settings", metavar="NAME=VALUE", nargs="*", help="format= is needed; see above")
+    parser.add_argument("settings", metavar="NAME=VALUE", nargs="*", help="a dataset needs format=")
     add_task_option(parser)
     options = parser.parse_args(arguments)
     values: dict[str, Any] = dict(setting.partition("=")[::2] for setting in options.settings)
     if values.get("format") == "lmms_eval":
         names = export_dataset(options.source, options.folder, Export(**values))
         print(f"{options.folder}: {', '.join(names)}")
+    elif "format" not in values and (kind := kind_of(options.source)):
+        manifest = convert_corpus(options.source, options.folder, kind, KINDS[kind](**values))
+        print(*manifest["corpus"]["notes"], sep="\n")
+        print_summary(str(options.folder), manifest)
     else:
         settings = Conversion(**values)
         convert_dataset(options.source, options.folder, settings.format, settings.overwrite)

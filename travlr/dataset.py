@@ -113,12 +113,18 @@ class Dataset:
 
     def check_task(self, task: str) -> None:
         """Raise `ValueError` if the examples are of another task."""
-        config = self.manifest["config"]
-        holds = config["task"] if config else next(iter(self.splits.values()))[0].task
-        if holds != task:
+        if self.task != task:
             raise ValueError(
-                f"data={self.folder}: holds task={holds}, not task={task}; ask for task={holds} or give other data"
+                f"data={self.folder}: holds task={self.task}, not task={task}; "
+                f"ask for task={self.task} or give other data"
             )
+
+    @functools.cached_property
+    def task(self) -> str:
+        """The task of its examples: that of its settings, or of its first row."""
+        if self.manifest["config"]:
+            return str(self.manifest["config"]["task"])
+        return str(next(next(iter(self.splits.values())).tables("task"))["task"][0])
 
     @property
     def grid(self) -> tuple[int, int] | None:

@@ -71,11 +71,13 @@ def write_dataset(
     workers: Workers = 0,
     overwrite: bool = False,
     log: Log = print,
+    repeats: bool = False,
 ) -> dict[str, Any]:
     """Write the missing shards of a dataset, and return its manifest.
 
     counts: rows by split. about: entries of the manifest that determine the rows: config, held_out, pixels, source.
     tables: a picklable function that makes rows. overwrite: write a finished dataset again, or replace another one.
+    repeats: whether rows that follow each other show the same picture, which is then stored once.
 
     Raises `ValueError` for a folder that holds something else.
     """
@@ -91,7 +93,8 @@ def write_dataset(
     put_file(folder / UNFINISHED, json.dumps(about).encode())
     records = []
     with Progress(sum(counts.values()), log) as progress:
-        for record in run_in_processes(functools.partial(make_shard, folder.absolute(), tables), shards, workers):
+        make = functools.partial(make_shard, folder.absolute(), tables, repeats)
+        for record in run_in_processes(make, shards, workers):
             progress.advance(record["rows"])
             records.append(record)
     manifest = _manifest(about, records)
@@ -133,11 +136,11 @@ def prepare_folder(folder: Path, about: dict[str, Any], overwrite: bool) -> None
 # Shards --------------------------------------------------------------------------------------------------------------
 
 
-def make_shard(folder: Path, tables: Tables, shard: Shard) -> dict[str, Any]:
+def make_shard(folder: Path, tables: Tables, repeats: bool, shard: Shard) -> dict[str, Any]:
     """Write a shard unless it exists, and return what the manifest says of it."""
     path = folder / shard.name
     if not path.exists():
-        write_shard(path, tables(shard.split, shard.start, shard.stop))
+        write_shard(path, tables(shard.split, shard.start, shard.stop), repeats)
     record: dict[str, Any] = {
         "name": shard.name,
         "split": shard.split,
@@ -153,7 +156,7 @@ def make_shard(folder: Path, tables: Tables, shard: Shard) -> dict[str, Any]:
     return record
 
 
-def write_shard(path: Path, tables: Iterable[pa.Table]) -> None:
+def write_shard(path: Path, tables: Iterable[pa.Table], repeats: bool = False) -> None:
     """Write rows as a Parquet file: columns in row groups of a thousand, pictures not compressed again."""
     with (
         replace_file(path) as temporary,
@@ -161,7 +164,8 @@ def write_shard(path: Path, tables: Iterable[pa.Table]) -> None:
             temporary,
             SCHEMA,
             compression={name: "none" if name == "image.bytes" else "zstd" for name in (*TEXTS, *OTHERS)},
-            use_dictionary=["query", "task", "query_form", "pair.list.element", *OBJECTS],
+            use_dictionary=["query", "task", "query_form", "pair.list.element", *OBJECTS, *["image.bytes"] * repeats],
+            dictionary_pagesize_limit=1 << 30,
             write_statistics=OTHERS,
             write_page_checksum=True,
         ) as writer,

@@ -70,6 +70,8 @@ def _png(data: bytes) -> bytes:
 
 def _text(manifest: dict[str, Any], row: dict[str, Any]) -> str:
     header = _header(manifest, row["image"]["path"].rpartition(".")[2])
+    if corpus := manifest.get("corpus"):
+        return f"---\n{header}---\n{_corpus(corpus, row)}\n{_counts(manifest['splits'])}\n"
     style = (config_from_dict(manifest["config"]).style if manifest["config"] else Style()).caption
     parts = [f"---\n{header}---\n", _example(row, style), _counts(manifest["splits"])]
     if manifest.get("held_out"):
@@ -79,13 +81,32 @@ def _text(manifest: dict[str, Any], row: dict[str, Any]) -> str:
     return "\n".join([*parts, _shortcuts(manifest["config"]), columns, _origin(manifest), CITATION % follow])
 
 
+def _corpus(corpus: dict[str, Any], row: dict[str, Any]) -> str:
+    """What the card of other people's questions says."""
+    notes = "\n".join(f"- {note}" for note in corpus["notes"])
+    return f"""\
+# {corpus["name"]}
+
+Pictures with true and false sentences, from the published corpus. Each row is a picture and a sentence (`query`), and
+`answer` says whether the sentence is true of it. `pair` has the axis and the source; in `query_form`, rows of the same
+`item` show the same picture, and items of the same `couple` exchange their sentences. The pictures and sentences keep
+the licence of the corpus.
+
+![A picture of the corpus](example.png)
+
+**{row["query"]}** {"True" if row["answer"] else "False"}.
+
+{notes}
+"""
+
+
 def _header(manifest: dict[str, Any], suffix: str) -> str:
     """The YAML header from which `load_dataset` takes the splits, and the features of what is not Parquet."""
     splits, layout = manifest["splits"], manifest.get("layout", "parquet")
     header: dict[str, Any] = {
         "language": ["en"],
         "task_categories": ["visual-question-answering"],
-        "pretty_name": "TraVLR",
+        "pretty_name": (manifest.get("corpus") or {"name": "TraVLR"})["name"],
     }
     if manifest["config"]:  # data of others keep their licence
         header["license"] = "apache-2.0"

@@ -121,7 +121,10 @@ def report_damage(path: Path) -> Iterator[None]:
 
 
 def read_shard(path: Path, names: Sequence[str] = ()) -> Iterator[pa.Table]:
-    """Columns `names` (all where empty) of a shard, a row group at a time. Raises `ValueError` where it is damaged."""
+    """Columns `names` (all where empty; `image.path` for that part of `image`) of a shard, a row group at a time.
+
+    Raises `ValueError` where it is damaged.
+    """
     names = list(names or COLUMNS)
     with report_damage(path):
         file = pq.ParquetFile(path, memory_map=True, page_checksum_verification=True)
@@ -129,5 +132,5 @@ def read_shard(path: Path, names: Sequence[str] = ()) -> Iterator[pa.Table]:
             raise ValueError(f"its columns are not {', '.join(f'{name}: {kind}' for name, kind in COLUMNS.items())}")
     for group in range(file.num_row_groups):
         with report_damage(path):
-            table = file.read_row_group(group, names).select(names)
+            table = file.read_row_group(group, names).select([name.partition(".")[0] for name in names])
         yield table

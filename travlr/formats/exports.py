@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import itertools
 import json
+import re
 import shutil
 import tarfile
 import tempfile
@@ -31,8 +32,9 @@ def write_imagefolder(folder: Path, splits: Rows) -> dict[str, str]:
         with open(folder / split / "metadata.jsonl", "w", encoding="utf-8") as metadata:
             for row in rows:
                 image = row.pop("image")
-                (folder / split / image["path"]).write_bytes(image["bytes"])
-                metadata.write(json.dumps({"file_name": image["path"], **row}) + "\n")
+                file = file_name(row, image["bytes"])
+                (folder / split / file).write_bytes(image["bytes"])
+                metadata.write(json.dumps({"file_name": file, **row}) + "\n")
     return {split: f"{split}/*" for split in splits}
 
 
@@ -44,10 +46,16 @@ def write_webdataset(folder: Path, splits: Rows) -> dict[str, str]:
             with tarfile.open(folder / f"{split}-{number:05d}.tar", "w", format=tarfile.USTAR_FORMAT) as tar:
                 for row in shard:
                     image = row.pop("image")
-                    add_member(tar, image["path"], image["bytes"])
-                    add_member(tar, f"{row['id']}.json", json.dumps(row).encode())
+                    file = file_name(row, image["bytes"])
+                    add_member(tar, file, image["bytes"])
+                    add_member(tar, f"{file.rpartition('.')[0]}.json", json.dumps(row).encode())
             number += 1
     return {split: f"{split}-*.tar" for split in splits}
+
+
+def file_name(row: Mapping[str, Any], picture: bytes) -> str:
+    """The file of a row's picture, without the slashes and full stops that the ids of corpora have."""
+    return re.sub(r"[/.]", "-", row["id"]) + (".png" if picture.startswith(b"\x89PNG") else ".jpg")
 
 
 def add_member(tar: tarfile.TarFile, name: str, data: bytes) -> None:
