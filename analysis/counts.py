@@ -273,7 +273,10 @@ def _batch_and_epochs(info: pd.Series) -> tuple[float, float]:
     training, optimiser = config.get("training", {}), config.get("optimiser", {})
     architecture = ARCHITECTURES.get(str(info["model"]))
     table_5 = CONTROLLED[0] if config.get("controlled") else architecture.batch_size if architecture else np.nan
-    batch, accumulate = optimiser.get("batch_size") or table_5, optimiser.get("accumulate", 1)
+    batch, accumulate = (
+        optimiser.get("batch_size") or table_5,
+        config.get("trainer", {}).get("accumulate_grad_batches", 1),
+    )
     if training.get("examples") is None or pd.isna(info["train_examples"]) or np.isnan(batch):
         return batch * accumulate, np.nan
     examples = int(info["train_examples"])

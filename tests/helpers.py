@@ -16,10 +16,14 @@ from typing import Any
 from unittest import mock
 
 import pytest
+from hydra import compose, initialize_config_dir
+from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from omegaconf import OmegaConf
 
 from train.command import command as train_command
+from train.config import Run
 from travlr import Cardinality, Count, GenerateArguments, Image, generate_dataset, writing
 from travlr.config import Config
 from travlr.formats.manifest import CARD, MANIFEST, UNFINISHED
@@ -129,6 +133,16 @@ def last_of(arguments: Iterable[str]) -> list[str]:
     """Arguments of which the later ones replace those of the same name, so that tests may change what others begin
     with; commands refuse a setting that is given twice."""
     return list({argument.partition("=")[0]: argument for argument in arguments}.values())
+
+
+def train_settings(*arguments: str) -> Run:
+    """The run of `python train.py ARGUMENTS`, which is not trained."""
+    node = OmegaConf.create({"defaults": ["_self_", {"experiment": None}], **Run().model_dump(mode="json")})
+    OmegaConf.set_struct(node.trainer, False)
+    ConfigStore.instance().store(name="composed", node=node)
+    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
+        values: Any = OmegaConf.to_container(compose("composed", list(arguments)), resolve=True)
+    return Run.model_validate({name: value for name, value in values.items() if name != "experiment"})
 
 
 def train_status(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:

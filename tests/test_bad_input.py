@@ -1,4 +1,4 @@
-"""What cannot be trained on, or goes wrong in training: one line that names the setting, exit code 1, no traceback."""
+"""What cannot be trained on, or goes wrong in training: one line that names the setting, exit status 2."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def data(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def refused(data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
     def line(*arguments: str) -> str:
-        assert train_status(monkeypatch, *SMALL, *arguments) == 1
+        assert train_status(monkeypatch, *SMALL, *arguments) == 2
         out, err = capsys.readouterr()
         assert "Traceback" not in out
         return one_line(err)
@@ -72,7 +72,7 @@ def first(folder: Path, split: str) -> Path:
 
 
 DATA: dict[str, tuple[Damage, str]] = {
-    "a file": (lambda folder: first(folder, "test_ood").unlink(), "No such file or directory"),
+    "a file": (lambda folder: first(folder, "test_ood").unlink(), "data=d: test_ood-00000-of-00001.parquet: No such"),
     "a bit": (lambda folder: flip(first(folder, "train")), ".parquet: not the bytes that were written"),
     "split": (without_a_split, "train: data=d: has no split test_ood; training needs train, validation, test_ind, "),
     "audit": (functools.partial(manifest, content_digest="0" * 64), "train: data=d: fails its audit (content digest: "),

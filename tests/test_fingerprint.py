@@ -6,11 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers import write
 from train.config import Run
 from train.fingerprint import fingerprint
 from train.results.store import run_id, start_run
-from train.run import run_folder
 
 
 def same(first: Run, second: Run) -> bool:
@@ -18,9 +16,10 @@ def same(first: Run, second: Run) -> bool:
 
 
 def test_fingerprint_leaves_out_paths_and_devices() -> None:
-    elsewhere = {"runs": "x", "data": "y", "experiment": "z", "device": "cpu", "devices": 2, "strategy": "ddp"}
-    assert same(Run(), Run(**elsewhere, logger=["wandb"]))
-    for change in (Run(seed=1), Run(model="albef"), Run(precision="bf16")):
+    trainer = {"devices": 2, "strategy": "ddp", "logger": ["wandb"], "callbacks": ["module:Class"]}
+    assert same(Run(), Run(runs="x", data="y", device="cpu", trainer=trainer))
+    accumulates = Run(trainer={"accumulate_grad_batches": 2})
+    for change in (Run(seed=1), Run(model="albef"), Run(precision="bf16"), accumulates):
         assert not same(Run(), change)
     assert fingerprint(Run(), "d") != fingerprint(Run(), "e")
 
@@ -53,11 +52,3 @@ def test_fingerprint_names_start_by_its_run(tmp_path: Path) -> None:
     assert not same(Run(start=str(first)), Run(start=str(other)))
     with pytest.raises(ValueError, match="not a run"):
         fingerprint(Run(start=str(tmp_path / "none")), "d")
-
-
-def test_run_folder_is_that_of_the_run(tmp_path: Path) -> None:
-    run = Run(data=str(tmp_path / "d"), runs=str(tmp_path / "runs"))
-    with pytest.raises(ValueError, match="there is no such folder"):
-        run_folder(run)
-    manifest, _ = write(tmp_path / "d")
-    assert run_folder(run) == start_run(tmp_path / "runs", fingerprint(run, manifest["content_digest"]))

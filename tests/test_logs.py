@@ -17,7 +17,7 @@ def test_run_writes_the_logs_that_are_named(tmp_path: Path, monkeypatch: pytest.
     write(tmp_path / "data")
     config = Run(
         data=str(tmp_path / "data"), runs=str(tmp_path / "runs"), size="tiny", precision="float32", device="cpu",
-        logger=["csv", "tensorboard", "wandb"], optimiser=Optimiser(batch_size=5),
+        trainer={"logger": ["csv", "tensorboard", "wandb"]}, optimiser=Optimiser(batch_size=5),
         training=Training(steps=20, check_every=10),
     )  # fmt: skip
     folder = tmp_path / "runs" / run(config, log=lambda _: None)[0]["name"]

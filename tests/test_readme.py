@@ -5,18 +5,13 @@ import importlib
 import re
 import shlex
 from pathlib import Path
-from typing import Any
 
 import pytest
-from hydra import compose, initialize_config_dir
-from hydra.core.config_store import ConfigStore
-from omegaconf import OmegaConf
 
 from analysis.probe.config import Probe
 from docs.gallery import ROOT, gallery, markdown, styles_captions, styles_picture
 from render.png import decode
-from tests.helpers import config_of, values_of
-from train.config import Run
+from tests.helpers import config_of, train_settings, values_of
 from travlr import GenerateArguments, generate
 
 README = ROOT / "README.md"
@@ -79,13 +74,8 @@ def test_generate_commands_are_valid(command: str) -> None:
 def test_train_commands_are_valid(command: str) -> None:
     if is_help(command):
         return
-    defaults = {"defaults": ["_self_", {"experiment": None}], **Run().model_dump(mode="json")}
-    ConfigStore.instance().store(name="shown", node=defaults)
     arguments = [argument for argument in shlex.split(command) if argument != "-m"]
-    first = [argument if "[" in argument else argument.partition(",")[0] for argument in arguments]
-    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-        values: Any = OmegaConf.to_container(compose("shown", first), resolve=True)
-    Run.model_validate(values)
+    train_settings(*(argument if "[" in argument else argument.partition(",")[0] for argument in arguments))
 
 
 @pytest.mark.parametrize("command", PROBE)

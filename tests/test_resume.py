@@ -35,7 +35,7 @@ def step(self, batch, number):
 Learner.training_step = step
 run(Run(
     data=data, runs=runs, setting="mixed", size="tiny", precision="float32", device="cpu",
-    optimiser=Optimiser(batch_size=5, accumulate=2),
+    optimiser=Optimiser(batch_size=5), trainer={"accumulate_grad_batches": 2},
     training=Training(steps=11, check_every=4, examples=70),
 ))
 """

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
-from hydra import compose, initialize_config_dir
-from hydra.core.config_store import ConfigStore
-from omegaconf import OmegaConf
 
-from tests.helpers import ROOT, one_line, train_status
+from tests.helpers import ROOT, one_line, train_settings, train_status
 from tests.helpers import write as write_dataset
 from train.command import with_start
 from train.config import Run
@@ -39,20 +34,6 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.fixture(scope="module")
-def composing() -> Iterator[None]:
-    defaults = {"defaults": ["_self_", {"experiment": None}], **Run().model_dump(mode="json")}
-    ConfigStore.instance().store(name="composed", node=defaults)
-    with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
-        yield
-
-
-def composed(*arguments: str) -> Run:
-    values: Any = OmegaConf.to_container(compose("composed", list(arguments)), resolve=True)
-    return Run.model_validate(values)
-
-
-@pytest.mark.usefixtures("composing")
 @pytest.mark.parametrize("scale", [[], ["+scale=paper"]], ids=["default", "paper"])
 @pytest.mark.parametrize("name", RUNS)
 def test_experiment_has_the_paper_s_runs_and_all_are_valid(name: str, scale: list[str]) -> None:
@@ -63,8 +44,7 @@ def test_experiment_has_the_paper_s_runs_and_all_are_valid(name: str, scale: lis
     for combination in combinations[:: max(1, len(combinations) // 12)]:
         if scale and "method=consistency" in combination:  # which needs new examples and auxiliary targets
             continue
-        run = composed(f"experiment={name}", *combination, *scale)
-        assert run.experiment == name.partition("_8000")[0].partition("_text")[0] or name == "text_only"
+        run = train_settings(f"experiment={name}", *combination, *scale)
         assert (run.size, run.recipe) == (("base", "paper") if scale else ("small", "default"))
 
 
@@ -77,10 +57,9 @@ PAPER = {
 }
 
 
-@pytest.mark.usefixtures("composing")
 @pytest.mark.parametrize("model", PAPER)
 def test_scale_paper_is_the_paper_s(model: str) -> None:
-    run = composed(f"model={model}", "+scale=paper")
+    run = train_settings(f"model={model}", "+scale=paper")
     recipe, training = run.details, run.training
     found = (recipe.weight_decay, recipe.clip, recipe.decay, recipe.final_rate, recipe.loss)
     assert (run.batch_size, run.learning_rate, *found) == PAPER[model]
@@ -120,18 +99,32 @@ def test_sweep_goes_on_after_a_failed_job(
     ("argument", "message"),
     [
         ("seed=-1", "seed=-1: input should be greater than or equal to 0"),
-        ("sed=1", "sed"),
+        ("sed=1", "near is seed"),
+        ("+epochs=1", "near is training.epochs"),
         ("setting=video", "setting=video: input should be"),
         ("task=speed", "task=speed: choose one of spatiality"),
+        ("task=spatiality", "data=d: holds task=cardinality"),
+        ("data=", "data=: "),
+        ("runs=d/dataset.json", "runs=d/dataset.json: is a file"),
         ("start=runs/*", "start=runs/*: no run fits; train it first"),
+        ("pretrained=none.pt", "pretrained=none.pt: no such file"),
+        ("regions={source: file, file: none}", "regions.file=none: "),
+        ("training.examples=1000", "training.examples=1000: "),
+        ("trainer.devises=2", "trainer={devises:2}: "),
+        ("trainer.strategy=many", "trainer={strategy:many}: "),
+        ("trainer.callbacks=none:None", "trainer.callbacks=none:None: "),
+        ("trainer.logger=none", "trainer.logger=none: choose one of csv"),
+        ("trainer.devices=3", "must divide optimiser.batch_size=8"),
     ],
 )
-def test_wrong_setting_is_named_in_one_line(
+def test_wrong_setting_is_named_before_a_run_begins(
     argument: str, message: str, work: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert train_status(monkeypatch, *TINY, argument) != 0
+    others = ["training.examples=1.0"] if argument.startswith("regions") else []
+    assert train_status(monkeypatch, *TINY, *others, argument) == 2
     line = one_line(capsys.readouterr().err)
     assert line.startswith("train: ") and message in line
+    assert not Path("runs").exists()
 
 
 def test_start_is_the_one_run_that_fits(tmp_path: Path) -> None:

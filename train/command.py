@@ -37,8 +37,9 @@ examples
 
 def main(values: dict[str, Any]) -> None:
     """Train the run of composed settings and print its table. A finished run is only printed."""
+    experiment = values.pop("experiment", None)
     config = with_start(Run.model_validate(values))
-    rows = run(config)
+    rows = run(config, experiment=experiment)
     if rows:  # only the main process has any
         folder = Path(config.runs) / rows[0]["name"]
         print(f"\n{transfer_table(rows)}\n\nPredictions, weights and curve: {folder}")
@@ -58,7 +59,7 @@ def with_start(config: Run) -> Run:
 def command() -> None:
     """The command, with the arguments of the process."""
     help_text = HELP.format(
-        settings="\n".join(f"  {line}" for line in help_lines(Run(), without=("experiment",))),
+        settings="\n".join(f"  {line}" for line in help_lines(Run())),
         experiments=_first_lines("experiment"),
         scales=_first_lines("scale"),
     )

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass, replace
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, cast
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from travlr.plugins import import_name, is_import
 from travlr.settings import PathText, Settings
@@ -156,7 +156,6 @@ class Optimiser(Settings):
 
     batch_size: int | None = Field(64, ge=1, le=1 << 16, description="null for the paper's (Table 5)")
     learning_rate: float | None = Field(6e-4, gt=0, description="null for the paper's (Table 5)")
-    accumulate: int = Field(1, ge=1, description="batches per optimiser step")
 
 
 class Training(Settings):
@@ -164,7 +163,7 @@ class Training(Settings):
 
     steps: int | None = Field(2000, ge=1, description="optimiser steps; null where epochs is given")
     epochs: int | None = Field(None, ge=1, description="passes over the examples of the train split")
-    examples: float | None = Field(
+    examples: int | float | None = Field(
         None,
         gt=0,
         description="null: new examples of the same distribution, never repeated; else how much of the train split: a "
@@ -189,10 +188,6 @@ class Training(Settings):
     def streams(self) -> bool:
         """Whether each training example is new."""
         return self.examples is None
-
-
-def _as_list(value: object) -> object:
-    return [value] if isinstance(value, str) else [] if value is None else value
 
 
 class Run(Settings):
@@ -228,21 +223,16 @@ class Run(Settings):
     recipe: Literal["default", "paper"] = Field(
         "default", description="optimiser's details, loss, first positions and order: ours, or the published code's"
     )
-    experiment: str | None = Field(None, description="a sweep of conf/experiment")
     runs: PathText = Field("runs", description="folder with a folder for each run")
-    device: Literal["auto", "cpu", "gpu"] = "auto"
-    devices: int = Field(1, ge=1, description="GPUs, or processes on a CPU; each learns from a part of every batch")
-    strategy: str = Field("auto", description="Lightning's strategy for several devices, such as ddp")
+    device: Literal["auto", "cpu", "gpu"] = Field("auto", description="auto, cpu or gpu")
     precision: Literal["float32", "bf16", "auto"] = Field(
         "auto", description="float32, bf16, or auto: bf16 where the device computes in it"
     )
-    logger: Annotated[list[Literal["csv", "tensorboard", "wandb"]], BeforeValidator(_as_list)] = Field(
-        [], description="Lightning's loggers: csv, tensorboard, wandb"
+    trainer: dict[str, Any] = Field(
+        {},
+        description="arguments of Lightning's Trainer, such as trainer.devices=4, trainer.strategy=ddp, "
+        "trainer.accumulate_grad_batches=2, trainer.logger=wandb, trainer.profiler=simple (docs/training.md)",
     )
-    callbacks: Annotated[list[str], BeforeValidator(_as_list)] = Field(
-        [], description="of Lightning, as package.module:Class"
-    )
-    profiler: Literal["simple", "advanced", "pytorch"] | None = Field(None, description="Lightning's")
     regions: RegionSettings = RegionSettings()
     optimiser: Optimiser = Optimiser()
     training: Training = Training()
@@ -250,10 +240,9 @@ class Run(Settings):
     @model_validator(mode="after")
     def _fits(self) -> Run:
         check_name(self.task)
-        if self.batch_size % self.devices:
-            raise ValueError(
-                f"devices={self.devices}: must divide optimiser.batch_size={self.batch_size}, shared out among them"
-            )
+        batches = self.trainer.get("accumulate_grad_batches", 1)
+        if not isinstance(batches, int) or batches < 1:
+            raise ValueError(f"trainer.accumulate_grad_batches={batches}: must be a whole number from 1")
         architecture, model = self.architecture, self.model
         sees = architecture.sees
         if sees == "nothing" and self.setting != "caption":
@@ -296,6 +285,11 @@ class Run(Settings):
     @property
     def learning_rate(self) -> float:
         return self.optimiser.learning_rate or self._table_5()[1]
+
+    @property
+    def accumulate(self) -> int:
+        """Batches of an optimiser step."""
+        return cast(int, self.trainer.get("accumulate_grad_batches", 1))
 
     @property
     def test_settings(self) -> tuple[str, ...]:

@@ -11,14 +11,21 @@ from train.results.store import read_config
 from travlr.files import path_digest
 
 # Settings that change no result: paths, devices and what is reported.
-EXCLUDED = ("runs", "data", "experiment", "device", "devices", "strategy", "logger", "callbacks", "profiler")
+EXCLUDED = ("runs", "data", "device", "trainer")
+# And of the arguments of Lightning's trainer.
+EXCLUDED_OF_TRAINER = (
+    *("devices", "num_nodes", "strategy", "logger", "callbacks", "profiler"),
+    *("log_every_n_steps", "enable_progress_bar", "enable_model_summary"),
+)
 
 
 def fingerprint(config: Run, dataset: str) -> dict[str, Any]:
     """Everything that the results of a run depend on: its settings, with files by their SHA-256 and `start` by the hash
     of that run, and the content digest of the dataset. Raises `ValueError` if `start` is not a run."""
     values = config.model_dump(exclude=set(EXCLUDED))
+    trainer = {name: value for name, value in config.trainer.items() if name not in EXCLUDED_OF_TRAINER}
     return values | {  # names of the hub stay as they are
+        "trainer": trainer,
         "start": config.start and _run_of(config.start),
         "pretrained": config.pretrained and checkpoint_digest(config.pretrained),
         "regions": config.regions.model_dump() | {"file": path_digest(config.regions.file)},

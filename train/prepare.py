@@ -23,6 +23,8 @@ def prepare_dataset(data: str | None, task: str, runs: str, log: Log) -> Path:
 
     Raises `ValueError` if a check fails.
     """
+    if Path(runs).is_file():
+        raise ValueError(f"runs={runs}: is a file; give a folder")
     folder = dataset_folder(data, task)
     if data is None and not has_manifest(folder):
         log(f"{folder}: generating the dataset")

@@ -38,15 +38,14 @@ from train.results.provenance import provenance
 from train.results.store import WEIGHTS, is_finished, read_config, read_results, run_name, start_run, write_results
 from travlr.config import Style
 from travlr.files import path_digest
-from travlr.formats.manifest import read_manifest
 from travlr.settings import Log
 from travlr.tasks import use_task
 
 
-def run(config: Run, log: Log = print) -> list[Row]:
+def run(config: Run, log: Log = print, experiment: str | None = None) -> list[Row]:
     """Train and test; returns the results, one row for each test setting and split. A finished run is only read.
 
-    With several processes (`devices`), only the main process returns rows.
+    experiment: a name for the results. With several processes (several devices), only the main process returns rows.
     Raises `ValueError`, in one line that names the setting, for whatever makes the run impossible.
     """
     use_task(config.task)
@@ -55,43 +54,46 @@ def run(config: Run, log: Log = print) -> list[Row]:
     if is_main_process():
         prepare_dataset(config.data, config.task, config.runs, log)
     source = TrainingDataset(dataset_folder(config.data, config.task))
-    folder = run_folder(config)
-    if is_finished(folder):
+    settings = fingerprint(config, source.digest)
+    folder = Path(config.runs) / run_name(settings)
+    if not is_finished(folder):
+        train_and_test(config, source, settings, folder, device, log, experiment)
+    elif is_main_process():
         log(f"{folder}: finished before; its results follow")
-        return read_results(folder)
-    return train_and_test(config, source, folder, device, log)
+    return read_results(folder) if is_main_process() else []
 
 
-def run_folder(config: Run) -> Path:
-    """The folder of a run, which need not exist. Raises `ValueError` if its dataset is not generated yet."""
-    digest = read_manifest(dataset_folder(config.data, config.task))["content_digest"]
-    return Path(config.runs) / run_name(fingerprint(config, digest))
-
-
-def train_and_test(config: Run, source: TrainingDataset, folder: Path, device: str, log: Log) -> list[Row]:
-    """Train a model, test it in every setting, and write its results into its folder."""
+def train_and_test(
+    config: Run,
+    source: TrainingDataset,
+    settings: dict[str, Any],
+    folder: Path,
+    device: str,
+    log: Log,
+    experiment: str | None,
+) -> None:
+    """Train a model, test it in every setting, and write its results into its folder. settings: its fingerprint."""
     precision = chosen_precision(config.precision, "cuda" if device == "gpu" else "cpu")
     log(f"{folder}: {device}, {precision}")
     data = load_data(config, source)
     schedule = training_schedule(data)
     learner, weights = make_learner(config, data, schedule.steps, log)
-    settings = fingerprint(config, source.digest)
+    trainer = make_trainer(config, schedule, folder, device, precision)
     if is_main_process():
         start_run(folder.parent, settings, str(source.folder))
         data.tokenizer.tokenizer.save_pretrained(folder)
-    trainer = make_trainer(config, schedule, folder, device, precision)
     if (folder / CHECKPOINTS).is_dir():
         log(f"{folder}: goes on from its last checkpoint")
     for logger in trainer.loggers:
         logger.log_hyperparams(settings)
     train_seconds = fit(trainer, learner, TrainingData(schedule, data.validation_batches))
     if not is_main_process():
-        return []
+        return
     save_file(learner.state_dict(), folder / WEIGHTS)
     start = time.monotonic()
     rows, predictions = test_matrix(data, learner.model, device, precision)
     columns = {  # of every row
-        "experiment": config.experiment,
+        "experiment": experiment,
         "model": config.model,
         "size": config.size,
         "setting": config.setting,
@@ -115,7 +117,6 @@ def train_and_test(config: Run, source: TrainingDataset, folder: Path, device: s
     write_predictions(folder, predictions)
     write_results(folder, [row | columns for row in rows])
     shutil.rmtree(folder / CHECKPOINTS)  # several times the size of the weights
-    return read_results(folder)
 
 
 def load_data(config: Run, source: TrainingDataset, tokenizer: WordTokenizer | None = None) -> RunData:

@@ -39,19 +39,18 @@ def check_choice(name: str, value: str, valid: Any) -> None:
         raise ValueError(f"{name}={value}: choose one of {', '.join(valid)}")
 
 
-def one_of(valid: Any) -> AfterValidator:
-    """A validator for a name in a registry: the names that are valid are listed where it is not."""
+def one_of(name: str, valid: Any) -> AfterValidator:
+    """`check_choice` as a validator of a setting."""
 
     def check(value: str) -> str:
-        if value not in valid:
-            raise ValueError(f"{value} is none of {', '.join(valid)}")
+        check_choice(name, value, valid)
         return value
 
     return AfterValidator(check)
 
 
-ImageStyle = Annotated[str, one_of(IMAGE_STYLES)]
-CaptionStyle = Annotated[str, one_of(CAPTION_STYLES)]
+ImageStyle = Annotated[str, one_of("style.image", IMAGE_STYLES)]
+CaptionStyle = Annotated[str, one_of("style.caption", CAPTION_STYLES)]
 
 
 class Count(Settings):

@@ -2,17 +2,20 @@
 
 A model states each default, limit, choice and line of help once. `hydra_command` registers it in Hydra's ConfigStore,
 so that Hydra composes and overrides values as usual, and pydantic validates them. `run_command` prints any failure in
-one line; with HYDRA_FULL_ERROR=1, Python prints its traceback.
+one line; with HYDRA_FULL_ERROR=1, Python prints its traceback. The exit status is 2 for a mistake in a setting: what
+pydantic, Hydra or `UsageError` say, and any `ValueError` of a command that begins with one of its settings
+(`start=runs/x: ...`).
 """
 
 from __future__ import annotations
 
+import difflib
 import json
 import os
 import re
 import sys
 import textwrap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -23,7 +26,7 @@ from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, StringConstraints, ValidationError
 
 CONF = Path(__file__).resolve().parent.parent / "conf"
 FULL_ERROR = "HYDRA_FULL_ERROR"
@@ -33,7 +36,9 @@ HELP_WIDTH = 116  # columns of a line of `--help`, without its indent
 Log = Callable[[str], object]  # receives one line of progress, like print
 # A path, given as text or as a path.
 PathText = Annotated[
-    str, BeforeValidator(lambda path: os.fspath(path) if isinstance(path, Path) else path), Field(min_length=1)
+    str,
+    StringConstraints(min_length=1),
+    BeforeValidator(lambda path: os.fspath(path) if isinstance(path, Path) else path),
 ]
 SettingsType = TypeVar("SettingsType", bound="Settings")
 
@@ -60,8 +65,9 @@ def hydra_command(
 ) -> None:
     """Run `main` as the Hydra application NAME, with the composed settings as plain values.
 
-    defaults: settings with their defaults. They may hold `defaults`, Hydra's list of groups. help_text: for `--help`.
-    sweep_dir: where Hydra and its launchers keep their files during a sweep (`-m`).
+    defaults: settings with their defaults. They may hold `defaults`, Hydra's list of groups. An empty group takes any
+    setting (`trainer.devices=2`). help_text: for `--help`. sweep_dir: where Hydra and its launchers keep their files
+    during a sweep (`-m`).
     """
     groups = [*defaults.get("defaults", ["_self_"]), {"override hydra/job_logging": "none"}]
     hydra_settings = {
@@ -70,25 +76,41 @@ def hydra_command(
         "output_subdir": None,
         "help": {"app_name": name, "template": help_text + "\nHydra's own options: --hydra-help"},
     }
-    ConfigStore.instance().store(name=name, node={**defaults, "defaults": groups, "hydra": hydra_settings})
+    node = OmegaConf.create({**defaults, "defaults": groups, "hydra": hydra_settings})
+    for group in (setting for setting, value in defaults.items() if value == {}):
+        OmegaConf.set_struct(node[group], False)
+    ConfigStore.instance().store(name=name, node=node)
+    settings = list(_flat(defaults))
 
     @hydra.main(config_path=str(CONF), config_name=name, version_base="1.3")
     def application(config: Any) -> Any:
         values = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
         if HydraConfig.get().mode == RunMode.RUN:
             several = HydraConfig.get().sweeper.params
-            return run_command(name, lambda: _refuse_sweep() if several else main(values))
+            return run_command(name, lambda: _refuse_sweep() if several else main(values), settings)
         return main(values)  # an error is for Hydra, which goes on with the other jobs
 
-    run_command(name, application)
+    run_command(name, application, settings)
 
 
 def _refuse_sweep() -> None:
     raise UsageError("these settings are of several jobs; give -m before them")
 
 
-def run_command(program: str, main: Callable[[], object]) -> None:
-    """Call `main`. A failure becomes one line on standard error, and the exit status 2 for wrong usage, else 1."""
+def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """The names of settings, those in groups as GROUP.NAME."""
+    for name, value in values.items():
+        if isinstance(value, Mapping) and value:
+            yield from _flat(value, f"{prefix}{name}.")
+        elif name != "defaults":
+            yield f"{prefix}{name}"
+
+
+def run_command(program: str, main: Callable[[], object], settings: Collection[str] = ()) -> None:
+    """Call `main`. A failure becomes one line on standard error, and the exit status 2 for wrong usage, else 1.
+
+    settings: the names of the command's settings.
+    """
     os.environ[FULL_ERROR] = "1"  # Hydra raises errors instead of printing them
     try:
         main()
@@ -98,20 +120,30 @@ def run_command(program: str, main: Callable[[], object]) -> None:
     except Exception as error:
         if TRACEBACK:
             raise
-        print(f"{program}: {in_one_line(error)}", file=sys.stderr)
+        line = in_one_line(error, settings)
+        print(f"{program}: {line}", file=sys.stderr)
         usage = isinstance(error, UsageError | ValidationError | HydraException | OmegaConfBaseException)
-        sys.exit(2 if usage else 1)
+        sys.exit(2 if usage or (isinstance(error, ValueError) and _about_a_setting(line, settings)) else 1)
     finally:
         os.environ[FULL_ERROR] = str(int(TRACEBACK))
 
 
-def in_one_line(error: Exception) -> str:
-    """What an exception says, in one line, with the setting or the file that it is about."""
+def _about_a_setting(line: str, settings: Collection[str]) -> bool:
+    start = re.match(r"([a-z_]+)[a-z_.]*=", line)
+    return start is not None and any(start[1] == name.partition(".")[0] for name in settings)
+
+
+def in_one_line(error: Exception, settings: Collection[str] = ()) -> str:
+    """What an exception says, in one line, with the setting or the file that it is about. settings: the names of all
+    settings, to which a wrong name may be near."""
     if isinstance(error, ValidationError):
-        settings = {_name(part): part for part in reversed(error.errors(include_url=False))}
-        return "; ".join(_of_setting(name, part) for name, part in reversed(settings.items()))
+        errors = {_name(part): part for part in reversed(error.errors(include_url=False))}
+        return "; ".join(_of_setting(name, part, settings) for name, part in reversed(errors.items()))
     if isinstance(error, HydraException | OmegaConfBaseException):
-        lines = [line for line in str(error).splitlines() if not line.startswith("    ")]  # where in its config
+        if unknown := re.match(r"Could not override '([\w.]+)'", str(error)):
+            return _unknown(unknown[1], settings)
+        text = str(error).partition("Config search path")[0]
+        lines = [line for line in text.splitlines() if not line.startswith("    ")]  # where in its config
         return " ".join(" ".join(lines).split())
     if isinstance(error, OSError):
         return f"{error.filename}: {error.strerror}" if error.filename else str(error)
@@ -124,12 +156,22 @@ def _name(error: Any) -> str:
     return ".".join(str(part) for part in error["loc"] if str(part).isidentifier() or isinstance(part, int))
 
 
-def _of_setting(name: str, error: Any) -> str:
+def _unknown(name: str, settings: Collection[str]) -> str:
+    """That there is no such setting, with those whose last part is like that of the name."""
+
+    def likeness(setting: str) -> float:
+        return difflib.SequenceMatcher(None, name.rpartition(".")[2], setting.rpartition(".")[2]).ratio()
+
+    near = sorted((setting for setting in settings if likeness(setting) > 0.6), key=likeness, reverse=True)
+    return f"{name}: there is no such setting; " + (f"near is {' or '.join(near[:3])}" if near else "see --help")
+
+
+def _of_setting(name: str, error: Any, settings: Collection[str]) -> str:
     if error["type"] == "value_error":  # of a validator of ours, which names the settings where it is about several
         message = str(error["ctx"]["error"])
         return message if re.match(r"[a-z_.]+[=:]", message) else f"{name}: {message}"
     if error["type"] == "extra_forbidden":
-        return f"{name}: there is no such setting"
+        return _unknown(name, settings)
     if error["type"] == "missing":
         return f"{name}= is missing"
     return f"{name}={as_written(error['input'])}: {error['msg'][0].lower()}{error['msg'][1:]}"

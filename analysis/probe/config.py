@@ -48,13 +48,15 @@ class Probe(Settings):
         description="a folder or hub name of transformers, visualbert:FILE, uniter:FILE, lxmert:FILE, albef:FILE, or "
         "module:function; [A,B] for several; [] for the baselines alone",
     )
-    head: Annotated[str, one_of(HEADS)] | None = Field(None, description="itm or itc, of models with both; null: itm")
+    head: Annotated[str, one_of("head", HEADS)] | None = Field(
+        None, description="itm or itc, of models with both; null: itm"
+    )
     question: str | None = Field(
         None,
         pattern=r"\{text\}",
         description="for generative models, with {text} for the sentence; null for a question that asks yes or no",
     )
-    size: Annotated[str, one_of(SIZES)] = Field("base", description="of visualbert, uniter, lxmert and albef")
+    size: Annotated[str, one_of("size", SIZES)] = Field("base", description="of visualbert, uniter, lxmert and albef")
     regions: RegionSettings = GRID
     task: Literal["itc", "itm"] | None = Field(
         None,

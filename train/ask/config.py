@@ -47,17 +47,17 @@ class Evaluation(Settings):
     data: PathText | None = Field(
         None, description="a dataset; null for data/TASK, which is generated if it is missing"
     )
-    setting: Annotated[tuple[Annotated[str, one_of(SETTINGS)], ...], BeforeValidator(_listed)] = Field(
+    setting: Annotated[tuple[Annotated[str, one_of("setting", SETTINGS)], ...], BeforeValidator(_listed)] = Field(
         (), description="what the model sees, one or several, such as [image,caption]; empty for all that it takes"
     )
-    split: Annotated[tuple[Annotated[str, one_of(SPLITS)], ...], BeforeValidator(_listed)] = Field(
+    split: Annotated[tuple[Annotated[str, one_of("split", SPLITS)], ...], BeforeValidator(_listed)] = Field(
         ("test_ind", "test_ood"), min_length=1, description="one or several"
     )
     limit: int | None = Field(500, ge=2, description="the first examples of each split, in whole couples; null for all")
-    form: Annotated[str, one_of(FORMS)] = Field(
+    form: Annotated[str, one_of("form", FORMS)] = Field(
         "true_false", description="true_false, choice (of statements), open (a number or a word) or read (the scene)"
     )
-    prompt: Annotated[str, one_of(PROMPTS)] = Field(
+    prompt: Annotated[str, one_of("prompt", PROMPTS)] = Field(
         "direct", description="direct (answer alone), reason (think first) or describe (list the objects first)"
     )
     style: ShownStyle = ShownStyle()

@@ -92,7 +92,7 @@ def training_schedule(data: RunData) -> Schedule:
         return _streamed(data)
     examples = _split_examples(data)
     size = min(config.batch_size, len(examples))  # the paper's few-shot batch of ALBEF is larger than its 200 examples
-    batches, accumulate = len(examples) // size, config.optimiser.accumulate
+    batches, accumulate = len(examples) // size, config.accumulate
     steps = training.steps or max(1, (training.epochs or 0) * batches // accumulate)
     check_every = min(training.check_every or max(1, batches // accumulate), steps)
     return Schedule(
@@ -102,7 +102,7 @@ def training_schedule(data: RunData) -> Schedule:
 
 def unlabelled_pairs(config: Run, steps: int) -> int:
     """The number of unlabelled (image, caption) pairs that a run learns from, with `method=consistency`."""
-    return steps * config.optimiser.accumulate * config.batch_size if config.method == "consistency" else 0
+    return steps * config.accumulate * config.batch_size if config.method == "consistency" else 0
 
 
 def _streamed(data: RunData) -> Schedule:
@@ -114,9 +114,9 @@ def _streamed(data: RunData) -> Schedule:
     Raises `ValueError` if the world has too few examples for all steps.
     """
     config, training, maker = data.run, data.run.training, data.source.generator
-    steps = training.steps or 0
+    steps, accumulate = training.steps or 0, config.accumulate
     per_epoch = min(training.check_every or steps, steps)
-    labelled = 2 * math.ceil(per_epoch * config.optimiser.accumulate * config.batch_size / 2)
+    labelled = 2 * math.ceil(per_epoch * accumulate * config.batch_size / 2)
     consistency, shortest_first = config.method == "consistency", config.details.shortest_first
     rows, epochs = labelled * (1 + consistency), math.ceil(steps / per_epoch)
     start = maker.config.count.train + maker.config.count.train % 2  # even, so that couples stay together
@@ -141,7 +141,6 @@ def _streamed(data: RunData) -> Schedule:
         batches = _batches(data, data.prepared(labelled_raw), config.batch_size, epoch)
         return _with_sides(data, batches, data.prepared(unlabelled_raw), epoch)
 
-    accumulate = config.optimiser.accumulate
     examples = steps * accumulate * config.batch_size
     return Schedule(batches, per_epoch * accumulate, steps, per_epoch, accumulate, examples)
 

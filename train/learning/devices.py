@@ -9,7 +9,7 @@ from train.config import Run
 
 
 def is_main_process() -> bool:
-    """Whether this process writes files and prints. With `devices` above 1, Lightning starts further processes with the
+    """Whether this process writes files and prints. With several devices, Lightning starts further processes with the
     same command; they only train on their part of every batch."""
     return getattr(rank_zero_only, "rank", 0) == 0
 
@@ -18,11 +18,7 @@ def accelerator(run: Run) -> str:
     """`gpu` or `cpu`. Raises `ValueError` for `device=gpu` without a GPU."""
     if run.device == "gpu" and not torch.cuda.is_available():
         raise ValueError("device=gpu: torch finds no GPU; use device=auto or device=cpu")
-    if run.device == "gpu" or (run.device == "auto" and torch.cuda.is_available()):
-        if run.devices > torch.cuda.device_count():
-            raise ValueError(f"devices={run.devices}: there are {torch.cuda.device_count()} GPUs here")
-        return "gpu"
-    return "cpu"
+    return "cpu" if run.device == "cpu" or not torch.cuda.is_available() else "gpu"
 
 
 def gpu_names(device: str) -> list[str]:

@@ -19,7 +19,9 @@ from train.data.inputs import Inputs
 from train.learning.batches import Schedule
 from train.learning.module import Learner
 from train.results.store import write_curve
+from travlr.config import check_choice
 from travlr.plugins import import_name
+from travlr.settings import as_written
 
 CHECKPOINTS = "checkpoints"  # in the folder of a run; removed when the run is finished
 LOG_EVERY = 10  # steps between points of the loss curve
@@ -31,32 +33,53 @@ def make_trainer(run: Run, schedule: Schedule, folder: Path, device: str, precis
     folder: of the run. device: cpu or gpu. precision: float32 or bf16.
     """
     quieten()
-    several = run.devices > 1 and run.strategy in ("auto", "ddp")
-    return L.Trainer(
-        accelerator=device,
-        devices=run.devices,
-        # a batch without auxiliary targets leaves heads unused
-        strategy="ddp_find_unused_parameters_true" if several else run.strategy,
-        precision="bf16-mixed" if precision == "bf16" else "32-true",
-        max_steps=schedule.steps,
-        max_epochs=-1,
-        accumulate_grad_batches=schedule.accumulate,
-        gradient_clip_val=run.details.clip,
-        logger=[LOGGERS[name](folder) for name in run.logger],
-        callbacks=[
-            Curve(folder),
-            Timer(),
-            ModelCheckpoint(folder / CHECKPOINTS, filename="last", enable_version_counter=False),
-            *(import_name("callbacks", name)() for name in run.callbacks),
-        ],
-        profiler=run.profiler,
-        reload_dataloaders_every_n_epochs=1,
-        enable_progress_bar=sys.stderr.isatty(),
-        enable_model_summary=False,
-        num_sanity_val_steps=0,
-        log_every_n_steps=LOG_EVERY,
-        default_root_dir=folder,
-    )
+    own: dict[str, Any] = {
+        "devices": 1,
+        "strategy": "auto",
+        "log_every_n_steps": LOG_EVERY,
+        "enable_progress_bar": sys.stderr.isatty(),
+        "enable_model_summary": False,
+        **run.trainer,
+    }
+    own["logger"] = [_logger(name, folder) for name in _as_list(own.get("logger"))]
+    own["callbacks"] = [
+        Curve(folder),
+        Timer(),
+        ModelCheckpoint(folder / CHECKPOINTS, filename="last", enable_version_counter=False),
+        *(import_name("trainer.callbacks", name)() for name in _as_list(own.get("callbacks"))),
+    ]
+    if (own["devices"], own.get("num_nodes", 1)) != (1, 1) and own["strategy"] in ("auto", "ddp"):
+        own["strategy"] = "ddp_find_unused_parameters_true"  # a batch without auxiliary targets leaves heads unused
+    try:
+        trainer = L.Trainer(
+            accelerator=device,
+            precision="bf16-mixed" if precision == "bf16" else "32-true",
+            max_steps=schedule.steps,
+            max_epochs=-1,
+            gradient_clip_val=run.details.clip,
+            reload_dataloaders_every_n_epochs=1,
+            num_sanity_val_steps=0,
+            default_root_dir=folder,
+            **own,
+        )
+    except Exception as error:  # Lightning can raise anything
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ValueError(f"trainer={as_written(run.trainer)}: {reason}") from None
+    if run.batch_size % trainer.world_size:
+        raise ValueError(
+            f"trainer={as_written(run.trainer)}: {trainer.world_size} devices must divide "
+            f"optimiser.batch_size={run.batch_size}, which they share out"
+        )
+    return trainer
+
+
+def _logger(name: str, folder: Path) -> Logger:
+    check_choice("trainer.logger", name, LOGGERS)
+    return LOGGERS[name](folder)
+
+
+def _as_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value] if value else []
 
 
 def fit(trainer: L.Trainer, learner: Learner, data: TrainingData) -> float:

@@ -87,5 +87,5 @@ def file_problem(folder: Path, file: dict[str, Any]) -> str:
     try:
         same = file_hash(folder / file["name"]).items() <= file.items()
     except OSError as error:
-        return f"{error.filename}: {error.strerror}"
+        return f"{file['name']}: {error.strerror}"
     return "" if same else f"{file['name']}: not the bytes that were written"
