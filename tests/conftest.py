@@ -25,7 +25,6 @@ SLOWEST = (
     "test_writing",
     "test_resume",
     "test_new_model",
-    "test_reader",
     "test_notebooks",
     "test_report",
     "test_new_task",

@@ -286,7 +286,7 @@ def test_audit_finds_the_shortcuts_of_the_released_generator(
         assert check_of(checks, "shortcut: X without Y").status == "note"
 
 
-def test_lower_bound_is_passed_by_chance_once_in_a_thousand() -> None:
+def test_audit_lower_bound_passes_by_chance_once_in_a_thousand() -> None:
     assert 0.93 > lower_bound(100, 100) > 0.9
     assert lower_bound(10_400, 20_000) < 0.51 < lower_bound(10_450, 20_000)
     assert 0 <= lower_bound(0, 1) <= lower_bound(0.5, 1) < 0.1
@@ -368,7 +368,7 @@ def test_recount_agrees_with_truth() -> None:
 # The command -------------------------------------------------------------------------------------------------------
 
 
-def test_the_command_reports_lines_or_json_and_a_status(clean: Path, tmp_path: Path) -> None:
+def test_audit_command_prints_lines_or_json_and_a_status(clean: Path, tmp_path: Path) -> None:
     code, out, err = command("audit", str(clean / "spatiality"), "--workers", "1")
     assert code == 0 and "every check passed" in out.splitlines()[-1] and not err
     folder = shutil.copytree(clean / "cardinality", tmp_path / "d")

@@ -81,13 +81,13 @@ DATA: dict[str, tuple[Damage, str]] = {
 
 
 @pytest.mark.parametrize("case", DATA)
-def test_data_that_are_not_what_they_say(case: str, data: Path, refused: Callable[..., str]) -> None:
+def test_train_names_data_that_do_not_fit(case: str, data: Path, refused: Callable[..., str]) -> None:
     damage, message = DATA[case]
     damage(data)
     assert message in refused()
 
 
-def test_dataset_is_audited_once(
+def test_train_audits_a_dataset_once(
     data: Path, refused: Callable[..., str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert train_status(monkeypatch, *SMALL, "training.steps=2") == 0
@@ -100,12 +100,12 @@ def test_dataset_is_audited_once(
 # The rest ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_gpu_that_is_not_there(refused: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_train_names_a_missing_gpu(refused: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert refused("device=gpu").startswith("train: device=gpu: ")
 
 
-def test_a_text_longer_than_the_model_takes(refused: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_train_names_a_text_that_is_too_long(refused: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(SIZES["tiny"], "positions", 60)
     line = refused()
     assert (
@@ -113,12 +113,12 @@ def test_a_text_longer_than_the_model_takes(refused: Callable[..., str], monkeyp
     )
 
 
-def test_a_rate_that_is_too_high(refused: Callable[..., str]) -> None:
+def test_train_names_a_rate_that_is_too_high(refused: Callable[..., str]) -> None:
     line = refused("optimiser.learning_rate=1e30")
     assert line.startswith("train: optimiser.learning_rate=1e+30: ") and "not a finite number at step" in line
 
 
-def test_a_checkpoint_of_another_architecture(
+def test_train_names_a_checkpoint_of_another_architecture(
     refused: Callable[..., str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     grammar_tokenizer().save_pretrained(tmp_path)
@@ -152,7 +152,7 @@ FEATURES: dict[str, tuple[dict[str, int], str]] = {
 
 
 @pytest.mark.parametrize("case", FEATURES)
-def test_features_that_do_not_fit(case: str, refused: Callable[..., str]) -> None:
+def test_train_names_features_that_do_not_fit(case: str, refused: Callable[..., str]) -> None:
     dimensions, told = FEATURES[case]
     features(Path("made"), dimensions)
     line = refused("training.examples=1.0", "regions.source=file", "regions.file=made")

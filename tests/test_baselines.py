@@ -38,7 +38,7 @@ def results(data: Path) -> list[RuleScore]:
     return score_baselines(data)
 
 
-def test_arrays_agree_with_the_objects_of_each_example(data: Path) -> None:
+def test_split_arrays_agree_with_the_objects(data: Path) -> None:
     dataset = open_dataset(data)
     colours, shapes = words = word_lists(read_split(data, dataset.manifest, "train"))
     arrays = split_arrays(read_split(data, dataset.manifest, "test_ood"), words)
@@ -70,13 +70,13 @@ def test_arrays_agree_with_the_objects_of_each_example(data: Path) -> None:
             assert arrays.places[i, noun].tolist() == place
 
 
-def test_rules_that_see_no_scene_are_at_chance_and_unbound_ones_are_not(results: list[RuleScore]) -> None:
+def test_score_baselines_query_is_at_chance_and_unbound_is_not(results: list[RuleScore]) -> None:
     accuracy = {(result.baseline, result.split): result.accuracy for result in results}
     for split in ("test_ind", "test_ood"):
         assert abs(accuracy["query", split] - 50) < 3
 
 
-def test_no_rule_sees_what_decides(data: Path, results: list[RuleScore]) -> None:
+def test_score_baselines_leaves_out_rules_that_decide(data: Path, results: list[RuleScore]) -> None:
     task = str(open_dataset(data)["train"].columns("task")["task"][0])
     every = {rule.name for rule in RULES if rule.noun != 2} | {ALL, TOGETHER, GRAMS}  # no task here has a third noun
     of_places = {"place of first noun", "place of second noun", "all other places (by elimination)"}
@@ -98,7 +98,7 @@ def test_no_rule_sees_what_decides(data: Path, results: list[RuleScore]) -> None
     assert {result.baseline for result in results} == every - hidden[task]
 
 
-def test_answers_that_are_drawn_at_random_are_not_learned(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_score_baselines_learns_nothing_from_random_answers(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import travlr.baselines.scoring as module
 
     def shuffled(table: Any, words: Any) -> Any:
@@ -110,7 +110,9 @@ def test_answers_that_are_drawn_at_random_are_not_learned(data: Path, monkeypatc
     assert all(abs(result.accuracy - 50) < 5 for result in score_baselines(data))
 
 
-def test_the_file_of_baselines_is_read_until_the_content_changes(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dataset_baselines_reads_its_file_until_the_content_changes(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import travlr.baselines.scoring as module
 
     results = dataset_baselines(data)
@@ -129,14 +131,14 @@ def test_best_unbound_leaves_out_elimination() -> None:
     assert len(results) > 1 and best_unbound(results)["test_ind"].baseline == "total"
 
 
-def test_the_best_rule_of_each_split(results: list[RuleScore]) -> None:
+def test_best_unbound_takes_the_best_of_each_split(results: list[RuleScore]) -> None:
     for split, best in best_unbound(results).items():
         counting = {rule.name for rule in RULES if rule.counts}
         assert best.accuracy == max(r.accuracy for r in results if r.split == split and r.baseline not in counting)
         assert best.interval[0] <= best.accuracy <= best.interval[1] and best.couples is not None
 
 
-def test_rules_that_are_planted_are_found(data: Path) -> None:
+def test_score_baselines_finds_planted_rules(data: Path) -> None:
     """Answers that follow from one thing that a rule sees: the rule learns them."""
     dataset = open_dataset(data)
     words = word_lists(read_split(data, dataset.manifest, "train"))
@@ -164,13 +166,13 @@ def test_rules_that_are_planted_are_found(data: Path) -> None:
     assert tried >= 3
 
 
-def test_command(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_baselines_command_prints_a_table_or_json(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(data)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["rule", "test_ind", "test_ood", "cannot", "see"] and lines[-1].startswith(ALL)
 
 
-def test_the_audit_prints_the_rules_and_writes_them_down(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_audit_command_prints_and_saves_the_rules(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = tmp_path / "d"
     config: Any = TASKS["cardinality"].Config(
         count=Count(train=400, validation=0, test_ind=100, test_ood=100), image=Image(cell=8)
@@ -186,7 +188,7 @@ def test_the_audit_prints_the_rules_and_writes_them_down(tmp_path: Path, capsys:
     assert not [check for check in report["checks"] if FILE in check["detail"]]  # it is no stray file
 
 
-def test_a_dataset_without_train_is_one_line(data: Path, tmp_path: Path) -> None:
+def test_score_baselines_refuses_a_dataset_without_train(data: Path, tmp_path: Path) -> None:
     config: Any = TASKS["cardinality"].Config(
         count=Count(train=0, validation=0, test_ind=10, test_ood=10), image=Image(cell=8)
     )
@@ -195,7 +197,7 @@ def test_a_dataset_without_train_is_one_line(data: Path, tmp_path: Path) -> None
         score_baselines(tmp_path / "d")
 
 
-def test_a_picture_that_is_empty_is_named(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_read_split_names_an_empty_picture(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("travlr.baselines.arrays._ink_of", lambda data, ink=_ink_of: ink(pa.py_buffer(b"")))
     with pytest.raises(ValueError, match="row 0 of train is no readable PNG"):
         score_baselines(data)

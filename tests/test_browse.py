@@ -60,7 +60,7 @@ def no_rules(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("no_rules")
 @pytest.mark.parametrize("task", TASKS)
-def test_page_has_the_counts_and_examples_of_the_dataset(task: str, datasets: dict[str, Path]) -> None:
+def test_make_page_has_counts_and_examples(task: str, datasets: dict[str, Path]) -> None:
     rows = rows_of(datasets[task])
     page = browse.make_page(datasets[task], examples=30)
     for split in page_data(page, "pairs-data")["splits"]:
@@ -78,7 +78,7 @@ def test_page_has_the_counts_and_examples_of_the_dataset(task: str, datasets: di
         assert (first["title"], first["text"], first["columns"]) == (row["query"], row["caption"], about)
 
 
-def test_page_shows_baselines_for_each_split_but_train(tmp_path: Path) -> None:
+def test_make_page_shows_baselines(tmp_path: Path) -> None:
     folder = generated(
         tmp_path / "d",
         Cardinality(count=Count(train=600, validation=100, test_ind=100, test_ood=100), image=Image(cell=16)),
@@ -89,7 +89,7 @@ def test_page_shows_baselines_for_each_split_but_train(tmp_path: Path) -> None:
     assert set(lines["query alone"]) == {"validation", "test_ind", "test_ood"}
 
 
-def test_spread_takes_pairs_and_answers_evenly() -> None:
+def test_choose_spread_takes_pairs_and_answers_evenly() -> None:
     numbers = random.Random(1)
     kinds = [((str(numbers.randrange(9)),), numbers.random() < 0.3) for _ in range(200)]
     chosen = browse.choose_spread(kinds, 40, "seed")
@@ -98,7 +98,7 @@ def test_spread_takes_pairs_and_answers_evenly() -> None:
     assert len(set(chosen)) == 40 and all(shown[kind] >= min(count, most - 1) for kind, count in there.items())
 
 
-def test_heat_maps_leave_out_axes_that_are_too_long() -> None:
+def test_make_heat_maps_leaves_out_long_axes() -> None:
     pairs: set[browse.Pair] = {("comparison", str(n), "1") for n in range(browse.LONGEST + 1)}
     (drawn,) = browse.make_heat_maps("comparison", pairs)
     assert drawn["rows"] == drawn["columns"] == []
@@ -123,7 +123,7 @@ def test_viewer_data_has_the_values_of_cards_and_rows_to_choose_from() -> None:
     assert list(data["filters"]) == ["split", "model"]
 
 
-def test_the_command_writes_a_page_or_one_line(datasets: dict[str, Path], tmp_path: Path) -> None:
+def test_browse_command_writes_a_page_or_one_line(datasets: dict[str, Path], tmp_path: Path) -> None:
     out = tmp_path / "page.html"
     code, text, error = command("browse", str(datasets["spatiality"]), "--out", str(out), "--examples", "2")
     assert (code, error) == (0, "") and "open it in a browser" in text and page_data(out.read_text(), "examples-data")
@@ -214,7 +214,7 @@ def test_page_shows_examples_pairs_and_couples(datasets: dict[str, Path], open_p
 
 
 @pytest.mark.usefixtures("no_rules")
-def test_hostile_text_is_shown_and_does_nothing(tmp_path: Path, open_page: Open) -> None:
+def test_page_shows_hostile_text_as_text(tmp_path: Path, open_page: Open) -> None:
     hostile = "</script><script>window.hacked = 1</script><img src=x onerror='window.hacked = 2'> <!-- {{data}} \u2028"
     folder = tmp_path / "<img src=x onerror=window.hacked=3> {{data}} &amp;"
     write(folder, TASKS["cardinality"])

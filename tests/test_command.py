@@ -95,13 +95,13 @@ def test_generate_names_the_file_in_its_way(tmp_path: Path) -> None:
     assert code == 1 and err.startswith("generate: file") and len(err.splitlines()) == 1
 
 
-def test_a_traceback_is_shown_on_request(tmp_path: Path) -> None:
+def test_generate_shows_a_traceback_on_request(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     _, _, err = command("generate", *SETTINGS, "out=file", cwd=tmp_path, env={"HYDRA_FULL_ERROR": "1"})
     assert "Traceback" in err
 
 
-def test_help_names_every_setting(tmp_path: Path) -> None:
+def test_generate_help_names_every_setting(tmp_path: Path) -> None:
     code, out, _ = command("generate", "--help", cwd=tmp_path)
     assert code == 0 and not any(tmp_path.iterdir())
     for task in TASKS.values():
@@ -111,13 +111,13 @@ def test_help_names_every_setting(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_every_preset_of_a_task_is_another_config(task: str) -> None:
+def test_presets_are_different_configs(task: str) -> None:
     kind = TASKS[task].Config
     configs = [config_of(f"task={task}", f"preset={preset}") for preset in ("paper", *kind.presets)]
     assert configs[0] == kind() and len({config.model_dump_json() for config in configs}) == len(configs)
 
 
-def test_a_preset_gives_way_to_a_setting() -> None:
+def test_presets_give_way_to_a_setting() -> None:
     assert config_of("task=cardinality", "preset=released", "held_out={circle: [2, 3]}").model_dump()["held_out"] == {
         "circle": (2, 3),
         "pentagon": (4, 6),
@@ -132,7 +132,7 @@ def test_in_one_line_joins_all_wrong_settings() -> None:
     assert "seed=-1" in line and "world.columns=0" in line and "\n" not in line
 
 
-def test_settings_from_python_are_checked_and_copied() -> None:
+def test_config_checks_and_copies_values_from_python() -> None:
     assert Cardinality(numbers=[1, 6], world=World(colours=["red", "blue"])).numbers == (1, 6)
     assert GenerateArguments(out=Path("a")).out == "a"
     assert SMALL.changed(seed=3).seed == 3 and SMALL.changed(seed=3).count == SMALL.count

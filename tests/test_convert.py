@@ -72,7 +72,7 @@ def test_convert_writes_what_generate_writes(by_format: dict[str, Path], tmp_pat
         assert hashes(convert(by_format["parquet"], tmp_path / layout, layout)) == hashes(by_format[layout])
 
 
-def test_original_is_the_published_layout(by_format: dict[str, Path]) -> None:
+def test_convert_original_is_the_published_layout(by_format: dict[str, Path]) -> None:
     folder = by_format["original"]
     frame = pd.read_csv(folder / "index.csv", index_col=0)
     entries = json.loads((folder / "metadata.jsonl").read_text())
@@ -89,7 +89,7 @@ def test_original_is_the_published_layout(by_format: dict[str, Path]) -> None:
         assert np.abs(jpeg - rgb(example.image)).mean() < 4
 
 
-def test_an_export_replaces_an_earlier_one_and_nothing_else(by_format: dict[str, Path], tmp_path: Path) -> None:
+def test_convert_replaces_an_earlier_export_only(by_format: dict[str, Path], tmp_path: Path) -> None:
     folder = convert(by_format["parquet"], tmp_path / "d", "webdataset")
     convert(by_format["parquet"], folder, "imagefolder")
     assert not list(folder.glob("*.tar")) and hashes(folder) == hashes(by_format["imagefolder"])
@@ -102,7 +102,7 @@ def test_an_export_replaces_an_earlier_one_and_nothing_else(by_format: dict[str,
     assert hashes(folder) == before
 
 
-def test_original_refuses_styles(tmp_path: Path) -> None:
+def test_convert_original_refuses_styles(tmp_path: Path) -> None:
     config = config_of("task=cardinality", "style.image=grid", "image.cell=8")
     with pytest.raises(ValueError, match=r"format=original: holds style\.image=plain"):
         write(tmp_path / "d", config, format="original")
@@ -116,7 +116,7 @@ def header_of(folder: Path) -> Any:
 
 
 @pytest.mark.parametrize("layout", ["parquet", *FORMATS])
-def test_the_card_says_what_is_there(layout: str, by_format: dict[str, Path]) -> None:
+def test_card_counts_what_is_there(layout: str, by_format: dict[str, Path]) -> None:
     folder, header = by_format[layout], header_of(by_format[layout])
     body = (folder / "README.md").read_text()
     if layout != "original":
@@ -133,7 +133,7 @@ def test_the_card_says_what_is_there(layout: str, by_format: dict[str, Path]) ->
 
 @pytest.mark.parametrize("preset", ["paper", "strict"])
 @pytest.mark.parametrize("task", PAPER)
-def test_the_card_of_a_preset_says_what_rules_reach(task: str, preset: str, tmp_path: Path) -> None:
+def test_card_of_a_preset_says_what_rules_reach(task: str, preset: str, tmp_path: Path) -> None:
     some = [f"count.{split}=20" for split in SPLITS]
     config = config_of(f"task={task}", f"preset={preset}", "seed=7", "image.cell=8", "style.image=plain", *some)
     write(tmp_path / "d", config)
@@ -168,7 +168,7 @@ def published(tmp_path: Path) -> Path:
     return folder
 
 
-def test_the_published_layout_becomes_a_dataset(published: Path, tmp_path: Path) -> None:
+def test_convert_reads_the_published_layout(published: Path, tmp_path: Path) -> None:
     dataset = open_dataset(convert(published, tmp_path / "d"))
     assert dataset.manifest["config"] is None and set(dataset.manifest["source"]) == {"index.csv", "metadata.jsonl"}
     for split in SPLITS:
@@ -190,7 +190,7 @@ def cut(path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "damage"), [("metadata.jsonl", cut), ("metadata.jsonl", Path.unlink), ("images/1005.jpg", Path.unlink)]
 )
-def test_a_damaged_source_is_one_line_with_its_file(
+def test_convert_names_the_damaged_file(
     name: str, damage: Callable[[Path], object], published: Path, tmp_path: Path
 ) -> None:
     damage(published / name)
@@ -199,7 +199,7 @@ def test_a_damaged_source_is_one_line_with_its_file(
     one_line(str(caught.value))
 
 
-def test_a_picture_outside_the_folder_is_refused(published: Path) -> None:
+def test_convert_refuses_a_picture_outside_the_folder(published: Path) -> None:
     text = (published / "index.csv").read_text()
     (published / "index.csv").write_text(text.replace(",1000\n", ",../../secret\n"))
     with pytest.raises(ValueError, match=r"image '\.\./\.\./secret'"):
@@ -209,7 +209,7 @@ def test_a_picture_outside_the_folder_is_refused(published: Path) -> None:
 # The command ---------------------------------------------------------------------------------------------------------
 
 
-def test_the_command_refuses_wrong_usage() -> None:
+def test_convert_command_refuses_wrong_usage() -> None:
     for arguments, status in ((["d", "e"], 2), (["d", "e", "format=zip"], 2), (["missing", "e", "format=original"], 1)):
         code, _, error = command("convert", *arguments)
         assert code == status and one_line(error).startswith("convert: ")

@@ -24,7 +24,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_random_access_iteration_and_make_example_agree(folder: Path) -> None:
+def test_dataset_access_iteration_and_make_example_agree(folder: Path) -> None:
     dataset = open_dataset(folder)
     assert {split: len(reader) for split, reader in dataset.splits.items()} == COUNTS
     for split, reader in dataset.splits.items():
@@ -36,7 +36,7 @@ def test_random_access_iteration_and_make_example_agree(folder: Path) -> None:
             assert reader[part] == examples[part], part
 
 
-def test_splits_refuse_unknown_indices_and_names(folder: Path) -> None:
+def test_dataset_refuses_unknown_indices_and_names(folder: Path) -> None:
     dataset = open_dataset(folder)
     for index in (100, -101):
         with pytest.raises(IndexError):
@@ -49,7 +49,7 @@ def test_splits_refuse_unknown_indices_and_names(folder: Path) -> None:
         make_example(SMALL, "dev", 0)
 
 
-def test_columns_gives_the_named_columns_in_their_order(folder: Path) -> None:
+def test_columns_gives_the_given_columns_in_order(folder: Path) -> None:
     reader = open_dataset(folder)["train"]
     table = reader.columns("query", "answer", "id")
     assert table.column_names == ["query", "answer", "id"] and table.num_rows == 100
@@ -58,7 +58,7 @@ def test_columns_gives_the_named_columns_in_their_order(folder: Path) -> None:
     assert [t.column_names for t in reader.tables("caption")] == [["caption"]] * 2
 
 
-def test_opening_reads_no_rows(folder: Path, tmp_path: Path) -> None:
+def test_open_dataset_reads_no_rows(folder: Path, tmp_path: Path) -> None:
     shutil.copytree(folder, tmp_path / "d")
     dataset = open_dataset(tmp_path / "d")
     (tmp_path / "d" / "train-00001-of-00002.parquet").unlink()
@@ -68,7 +68,7 @@ def test_opening_reads_no_rows(folder: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("place", ["picture", "text"])
-def test_reading_finds_damage(place: str, folder: Path, tmp_path: Path) -> None:
+def test_dataset_names_damage(place: str, folder: Path, tmp_path: Path) -> None:
     shutil.copytree(folder, tmp_path / "d")
     path = tmp_path / "d" / "train-00000-of-00002.parquet"
     flip(path, path.read_bytes().index(b"\x89PNG") + 60 if place == "picture" else path.stat().st_size // 2)

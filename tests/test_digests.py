@@ -27,9 +27,7 @@ ROWS = 4000  # at a time
 
 
 @pytest.mark.parametrize(("task", "preset"), DIGESTS)
-def test_the_datasets_of_the_presets_keep_their_content(
-    task: str, preset: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_content_digest_of_every_preset(task: str, preset: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Renderer, "pngs", lambda _, grid: [b""] * len(grid))  # the sprites' digest stands for pixels
     config = config_from_dict({"task": task, "preset": preset})
     maker = Generator(config)

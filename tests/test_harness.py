@@ -93,7 +93,7 @@ def fractions(row: Row) -> dict[str, float]:
     return {name: approximately(row[name] / 100, abs=1e-12) for name in METRICS}
 
 
-def test_the_replies_are_of_all_kinds(ours: dict[str, list[Row]]) -> None:
+def test_replies_are_of_all_kinds(ours: dict[str, list[Row]]) -> None:
     for rows in ours.values():
         assert all(0 < row["accuracy"] < 100 and row["couples_right"] < row["accuracy"] for row in rows)
         assert sum(row["unparsed"] > 0 for row in rows) >= 3
@@ -131,7 +131,7 @@ def logs(data: Path, server: ChatServer, tmp_path_factory: pytest.TempPathFactor
 
 
 @pytest.mark.parametrize("form", ASKED)
-def test_inspect_gives_our_scores(form: str, logs: dict[str, Path], ours: dict[str, list[Row]]) -> None:
+def test_inspect_scores_equal_ours(form: str, logs: dict[str, Path], ours: dict[str, list[Row]]) -> None:
     (scores,) = json.loads(logs[form].read_text())["results"]["scores"]
     values = {name: metric["value"] for name, metric in scores["metrics"].items()}
     for row in ours[form]:
@@ -182,7 +182,9 @@ def lmms_name(row: Row) -> str:
     return f"travlr_cardinality_{row['test_setting'].replace('+', '_and_')}_{row['split']}{form}"
 
 
-def test_lmms_eval_gives_our_scores(data: Path, server: ChatServer, ours: dict[str, list[Row]], tmp_path: Path) -> None:
+def test_lmms_eval_scores_equal_ours(
+    data: Path, server: ChatServer, ours: dict[str, list[Row]], tmp_path: Path
+) -> None:
     for form in ASKED:
         export(data, tmp_path / "tasks", "format=lmms_eval", f"form={form}", "overwrite=true")
     tasks = "travlr_cardinality,travlr_cardinality_choice,travlr_cardinality_read"
@@ -215,7 +217,7 @@ def doc_of(data: Path, number: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_every_task_and_form_can_be_asked_by_lmms_eval(task: str, tmp_path: Path) -> None:
+def test_lmms_eval_takes_every_task_and_form(task: str, tmp_path: Path) -> None:
     count = Count(train=20, validation=0, test_ind=0, test_ood=2)
     data = write_data(tmp_path / task, TASKS[task].Config(count=count))
     for form in FORMS:

@@ -64,7 +64,7 @@ def test_datasets_and_reports_need_no_deep_learning() -> None:
     assert done.stdout.strip() == "[]", done.stdout + done.stderr
 
 
-def test_the_package_offers_its_names() -> None:
+def test_package_offers_its_names() -> None:
     import travlr
 
     assert all(getattr(travlr, name) is not None for name in travlr.__all__)

@@ -79,7 +79,7 @@ def failed(folder: Path) -> set[str]:
     return {check.name for check in audit(folder, workers=1) if check.status == "FAIL"}
 
 
-def test_audit_passes_the_dataset_and_fails_a_corrupted_copy(data: Path, tmp_path: Path) -> None:
+def test_audit_tells_a_sound_dataset_from_a_corrupted_one(data: Path, tmp_path: Path) -> None:
     assert failed(data) == set()
     copy = shutil.copytree(data, tmp_path / "copy")
     path = next(copy.glob("train-*.parquet"))
@@ -98,7 +98,7 @@ def test_card_claims_nothing_of_other_tasks(data: Path) -> None:
     assert "`python -m travlr.baselines` measures" in card
 
 
-def test_examples_are_of_the_held_out_queries_and_numbers(parity: str, data: Path) -> None:
+def test_simple_task_holds_out_queries_and_numbers(parity: str, data: Path) -> None:
     examples = open_dataset(data)["test_ood"]
     for number in range(len(examples)):
         example = examples[number]
@@ -110,7 +110,7 @@ def test_examples_are_of_the_held_out_queries_and_numbers(parity: str, data: Pat
         assert shape in ("star", "octagon") and count in (2, 5)
 
 
-def test_page_and_every_format_show_the_task(data: Path, tmp_path: Path) -> None:
+def test_browse_and_convert_take_the_task(data: Path, tmp_path: Path) -> None:
     assert "whether a number is even or odd" in make_page(data)
     queries = open_dataset(data)["train"].columns("query")["query"].to_pylist()
     for layout in FORMATS:
@@ -128,7 +128,9 @@ def run_of(name: str, data: Path, setting: str, runs: Path) -> Run:
     )  # fmt: skip
 
 
-def test_run_and_report_take_the_task(parity: str, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_train_and_report_take_the_task(
+    parity: str, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for setting in ("image", "mixed"):
         results = run(run_of(parity, data, setting, tmp_path / "runs"), log=lambda *_: None)
         assert {result["test_setting"] for result in results} == {"image", "caption", "image+caption"}
@@ -137,7 +139,7 @@ def test_run_and_report_take_the_task(parity: str, data: Path, tmp_path: Path, m
     assert parity in (tmp_path / "runs" / "report" / "report.html").read_text(encoding="utf-8")
 
 
-def test_commands_take_a_task_by_its_name(tmp_path: Path) -> None:
+def test_commands_take_the_task_by_its_name(tmp_path: Path) -> None:
     parity = task_of_the_page(tmp_path)
     options: Any = {"cwd": tmp_path}
     few = [f"count.{split}={n}" for split, n in {"train": 60, "validation": 20, "test_ind": 20, "test_ood": 20}.items()]
@@ -163,7 +165,7 @@ def test_task_class_imports_nothing_for_a_name_from_a_file(tmp_path: Path, monke
 
 
 @pytest.mark.parametrize("name", ["os:system", "pathlib:Path", "tests.words:COLOURS", "tests.words:Nothing"])
-def test_task_class_refuses_what_is_no_task(name: str) -> None:
+def test_use_task_refuses_what_is_no_task(name: str) -> None:
     with pytest.raises(ValueError, match=f"^task={name}: is no task"):
         task_class(name)
 
@@ -241,7 +243,7 @@ SIMPLE = [own(OddOneOut), own(Adjacency), *(f"tests.words:{name}" for name in ("
 
 
 @pytest.mark.parametrize("name", SIMPLE)
-def test_simple_tasks_are_balanced_and_hold_splits_apart(name: str) -> None:
+def test_simple_task_is_balanced_and_holds_splits_apart(name: str) -> None:
     sampler = make_sampler(config_of(name))
     seen: dict[tuple[bytes, int], str] = {}
     pairs: dict[str, set[tuple[str, ...]]] = {}
@@ -265,7 +267,7 @@ def test_simple_tasks_are_balanced_and_hold_splits_apart(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SIMPLE)
-def test_simple_tasks_give_any_part_alike(name: str) -> None:
+def test_simple_task_gives_any_part_alike(name: str) -> None:
     whole = make_sampler(config_of(name)).examples("test_ind", 0, 100)
     for start, stop in ((0, 1), (1, 2), (7, 41), (99, 100)):
         part = make_sampler(config_of(name)).examples("test_ind", start, stop)
@@ -274,20 +276,20 @@ def test_simple_tasks_give_any_part_alike(name: str) -> None:
                 assert (values == all_values[start:stop]).all()
 
 
-def test_simple_tasks_of_two_seeds_share_no_scene() -> None:
+def test_simple_task_of_two_seeds_shares_no_scene() -> None:
     name = "tests.words:Mode"
     grids = [make_sampler(config_of(name, seed=seed)).examples("train", 0, 300).grid for seed in (0, 1)]
     assert not {grid.tobytes() for grid in grids[0]} & {grid.tobytes() for grid in grids[1]}
 
 
 @pytest.mark.parametrize("name", SIMPLE)
-def test_audit_passes_other_simple_tasks(name: str, tmp_path: Path) -> None:
+def test_audit_passes_simple_tasks(name: str, tmp_path: Path) -> None:
     task, checks = use_task(name), {check.name: check for check in audit(written(name, tmp_path / "data"), workers=1)}
     assert [check for check in checks.values() if check.status == "FAIL"] == []
     assert ("it has no recount of its own" in checks["answer"].detail) == (task.recount is SimpleTask.recount)
 
 
-def test_strict_couples_of_a_simple_task_differ_by_its_exchange(tmp_path: Path) -> None:
+def test_simple_task_strict_couples_differ_by_an_exchange(tmp_path: Path) -> None:
     config = config_of(own(Adjacency), preset="strict", image=Image())
     seen = set()
     for split in SPLITS:
@@ -316,13 +318,15 @@ def test_strict_couples_of_a_simple_task_differ_by_its_exchange(tmp_path: Path) 
         (lambda self, scene, random, **arguments: scene + scene, "`exchange` gave two objects in row"),
     ],
 )
-def test_an_exchange_that_is_none_is_refused(exchange: Any, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_simple_task_refuses_an_exchange_that_is_none(
+    exchange: Any, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(TASKS, "changed", changed(exchange=exchange))
     with pytest.raises(ValueError, match=message):
         make_sampler(Mode.Config(task="changed", preset="strict"))
 
 
-def test_forms_without_their_methods_are_refused() -> None:
+def test_make_question_refuses_forms_without_their_methods() -> None:
     (example,) = iterate(config_of("tests.words:Mode"), "train", 0, 1)
     for form, lacks in (("choice", "no alternatives"), ("open", "no open question")):
         with pytest.raises(ValueError, match=f"^form={form}: the task tests.words:Mode has {lacks}"):
@@ -332,7 +336,7 @@ def test_forms_without_their_methods_are_refused() -> None:
 @pytest.mark.parametrize(
     ("name", "maps"), [(own(OddOneOut), 1), ("tests.words:Majority", 1), ("tests.words:NoPair", 0)]
 )
-def test_tasks_without_nouns_numbers_or_pairs_make_baselines_runs_and_reports(
+def test_task_without_nouns_or_pairs_makes_baselines_runs_and_reports(
     name: str, maps: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, one_thread: None
 ) -> None:
     folder = written(name, tmp_path / "data")
@@ -376,7 +380,7 @@ BROKEN_SIMPLE: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("rule", BROKEN_SIMPLE)
-def test_a_simple_task_that_breaks_a_rule_is_refused_in_one_line(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_simple_task_names_the_rule_that_it_breaks(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
     entries, message = BROKEN_SIMPLE[rule]
     monkeypatch.setitem(TASKS, "changed", changed(**entries))
     with pytest.raises(ValueError, match=re.escape(message)) as error:
@@ -384,7 +388,7 @@ def test_a_simple_task_that_breaks_a_rule_is_refused_in_one_line(rule: str, monk
     assert "\n" not in str(error.value) and "task=" in str(error.value)
 
 
-def test_more_examples_than_a_simple_task_has_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_simple_task_refuses_more_examples_than_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
     def scene(self: SimpleTask, random: Random, arguments: Arguments, answer: bool) -> Scene:
         return (Object(random.choice(self.world.colours), "circle", "medium", 0, 0),)
 
@@ -396,7 +400,7 @@ def test_more_examples_than_a_simple_task_has_are_refused(monkeypatch: pytest.Mo
 # Vectorised tasks ----------------------------------------------------------------------------------------------------
 
 
-def test_a_task_about_three_nouns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, one_thread: None) -> None:
+def test_simple_task_takes_three_nouns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, one_thread: None) -> None:
     """The third noun is counted, has targets, rules and a column, and makes a run."""
     monkeypatch.setitem(TASKS, "together", TogetherTask)
     folder = tmp_path / "together"
@@ -440,7 +444,7 @@ BROKEN: dict[str, tuple[type[Task], str]] = {
 
 
 @pytest.mark.parametrize("rule", BROKEN)
-def test_a_task_that_breaks_a_rule_is_refused_in_one_line(rule: str) -> None:
+def test_task_names_the_rule_that_it_breaks(rule: str) -> None:
     task, message = BROKEN[rule]
     with pytest.raises(ValueError, match=f"^task=together: .*{re.escape(message)}") as error:
         task(Together())
@@ -452,7 +456,7 @@ def refuses(scene: Any, **arguments: Any) -> Any:
 
 
 @pytest.mark.parametrize("truth", [lambda scene, **arguments: True, refuses])
-def test_truth_and_recount_must_agree(truth: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_audit_finds_a_recount_that_disagrees(truth: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A wrong `truth` changes no dataset of a vectorised task, as answers come from templates."""
     monkeypatch.setitem(TASKS, "together", change(truth=staticmethod(truth)))
     config = Together(count=COUNT, image=Image(cell=16))
@@ -461,14 +465,14 @@ def test_truth_and_recount_must_agree(truth: Any, tmp_path: Path, monkeypatch: p
     assert "`truth`" in checks["answer"].detail
 
 
-def test_auxiliary_words_that_the_tokenizer_does_not_know_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auxiliary_words_refuse_unknown_words(monkeypatch: pytest.MonkeyPatch) -> None:
     words = staticmethod(lambda pair: ["sandwiched", pair[1]])
     monkeypatch.setitem(TASKS, "cardinality", type("Other", (CardinalityTask,), {"auxiliary_words": words}))
     with pytest.raises(UnknownWord, match="'sandwiched'"):
         auxiliary_targets(WordTokenizer(grammar_tokenizer()), ["There are 3 circle objects."], [["circle", "3"]], [""])
 
 
-def test_auxiliary_words_that_do_not_tell_true_from_false_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auxiliary_words_refuse_words_that_fit_both_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     words = staticmethod(lambda pair: ["1", pair[1]])
     monkeypatch.setitem(TASKS, "cardinality", type("Other", (CardinalityTask,), {"auxiliary_words": words}))
     with pytest.raises(ValueError, match=r"^task=cardinality: the first of `auxiliary_words` is '1'"):
@@ -492,9 +496,7 @@ def runs(parity: str, data: Path, tmp_path_factory: pytest.TempPathFactory) -> P
     return place / "runs"
 
 
-def test_a_users_task_and_model_stand_after_ours_in_the_report(
-    parity: str, runs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_report_puts_a_users_task_and_model_last(parity: str, runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kinds = {"cells", "objects", "agreement", "calibration", "numbers", "pairs", "quantifiers"}  # of single runs
     monkeypatch.setattr(figures, "FIGURES", {name: figures.FIGURES[name] for name in figures.FIGURES if name in kinds})
     assert report([str(runs), "--workers", "1"]) == 0
@@ -511,7 +513,7 @@ def test_a_users_task_and_model_stand_after_ours_in_the_report(
     assert all(len(one["examples"]) > 0 for one in data["sets"].values()) and len(data["sets"]) == 2
 
 
-def test_figures_of_several_runs_hold_a_users_model(parity: str, runs: Path) -> None:
+def test_figures_hold_a_users_model(parity: str, runs: Path) -> None:
     saved = load(runs)
     transfer = draw("transfer", saved, task=parity)
     titles = [axes.get_title(loc="left") for axes in transfer.axes]
@@ -521,7 +523,7 @@ def test_figures_of_several_runs_hold_a_users_model(parity: str, runs: Path) -> 
     assert "whether a number is even or odd" in str(draw("dataset", saved, task=parity).get_label())
 
 
-def test_pairs_of_words_have_axes_of_words() -> None:
+def test_figures_have_axes_of_words() -> None:
     """A task whose pairs are no numbers, as those of connectives and truth values."""
     table = _pairs(pa.array([["and", "true", "false"], ["or", "true", "true"], ["and", "false", "false"]]))
     grids = _pair_grids(table, Mode)

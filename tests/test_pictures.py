@@ -83,7 +83,7 @@ def checkpoint(folder: Path, statistics: Statistics | None) -> str:
 
 
 @pytest.mark.parametrize("source", ["data", "files"])
-def test_a_run_s_pixels_have_the_checkpoint_s_statistics(
+def test_pixels_have_the_statistics_of_the_checkpoint(
     source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     seen: list[np.ndarray] = []
@@ -116,7 +116,7 @@ def test_a_run_s_pixels_have_the_checkpoint_s_statistics(
     np.testing.assert_allclose(blank[0], np.broadcast_to(white[:, None, None], blank[0].shape), atol=1e-5)
 
 
-def test_statistics_are_of_pixels_alone(tmp_path: Path) -> None:
+def test_pixel_statistics_are_refused_for_regions(tmp_path: Path) -> None:
     pretrained = checkpoint(tmp_path / "other", OTHER)
     runs = {model: Run(model=model, setting="caption", pretrained=pretrained) for model in ("albef", "uniter")}
     assert visual_settings(runs["albef"]).statistics == OTHER
@@ -140,7 +140,7 @@ def values_of(pixels: torch.Tensor, statistics: Statistics = PUBLISHED) -> np.nd
 
 
 @pytest.mark.parametrize("side", [48, 24, 40])
-def test_pictures_from_files_are_scaled_and_normalised(side: int) -> None:
+def test_pixels_of_files_are_scaled_and_normalised(side: int) -> None:
     pictures, encoded = some_files(7)
     made = FilePictures("abcdefg", encoded, side, OTHER)
     for rows in ([3, 0, 6, 3], [5]):
@@ -150,14 +150,14 @@ def test_pictures_from_files_are_scaled_and_normalised(side: int) -> None:
     assert (values_of(made(np.array([0, FilePictures.BLANK])), OTHER)[1] == 255).all()
 
 
-def test_a_damaged_picture_is_named_in_one_line() -> None:
+def test_pixels_name_a_damaged_picture() -> None:
     _, encoded = some_files(3)
     encoded[1] = encoded[1][:200]
     with pytest.raises(ValueError, match=r"^picture b: not a readable PNG or JPEG[^\n]*$"):
         FilePictures("abc", encoded, 48)
 
 
-def test_a_dataset_s_files_give_what_its_generator_renders(data: Path, files: Path) -> None:
+def test_pixels_of_files_equal_those_of_the_renderer(data: Path, files: Path) -> None:
     visual = VisualSettings("pixels", RegionSettings(), side=192, statistics=OTHER)
     shown, hidden = np.ones(4, bool), np.zeros(4, bool)
     of_file, rendered = (TrainingDataset(folder).raw("validation", 13) for folder in (files, data))

@@ -99,7 +99,7 @@ def variants() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(("name", "options", "regions"), list(variants()))
-def test_moving_an_object_changes_the_logits(name: str, options: dict[str, Any], regions: RegionSettings) -> None:
+def test_models_see_where_objects_are(name: str, options: dict[str, Any], regions: RegionSettings) -> None:
     found = list(changes(name, options, regions))
     assert [setting for setting, *_ in found] == (
         ["caption"] if MODELS[name].architecture.sees == "nothing" else ["image", "image+caption"]
@@ -111,7 +111,7 @@ def test_moving_an_object_changes_the_logits(name: str, options: dict[str, Any],
 # Features ------------------------------------------------------------------------------------------------------------
 
 
-def test_features_keep_their_width_and_sign_and_the_content_is_in_them() -> None:
+def test_features_keep_width_sign_and_content() -> None:
     grid = random_grid(World(), 30)
     alone, whole = (make_regions(RegionSettings(), scenes_of(PAPER, grid), boxes) for boxes in (True, False))
     (own, boxes, mask), (features, same_boxes, same_mask) = (found.take(np.arange(30)) for found in (alone, whole))
@@ -122,7 +122,7 @@ def test_features_keep_their_width_and_sign_and_the_content_is_in_them() -> None
     assert 0.5 < np.square(features[mask]).mean() / np.square(own[mask]).mean() < 4
 
 
-def test_place_and_content_can_be_read_off_linearly() -> None:
+def test_features_give_place_and_content_linearly() -> None:
     """A least-squares reader of shapes and centres, made on some pictures, reads others to a fifth of a cell."""
     kinds = World().kinds
     shapes = np.array([World().shapes.index(shape) for _, shape, _ in kinds])
@@ -154,7 +154,7 @@ def test_surroundings_fall_off_with_distance() -> None:
     np.testing.assert_allclose(felt(1, 7), felt(1) + felt(7), atol=1e-5)
 
 
-def test_what_is_no_object_is_no_surroundings() -> None:
+def test_surroundings_hold_objects_only() -> None:
     """Neither white cells, nor objects that are missed, nor padding: three neighbours that should not be felt."""
     features = np.zeros((1, 3, 2048), np.float32)
     features[0] = np.random.default_rng(0).random((3, 2048))
@@ -169,7 +169,7 @@ def test_what_is_no_object_is_no_surroundings() -> None:
     assert np.linalg.norm(both[0, 0] - alone[0, 0]) > 1
 
 
-def test_features_do_not_change_between_versions() -> None:
+def test_features_stay_as_they_are() -> None:
     """The frozen numbers, which trained weights depend on, as they were when the README's were measured."""
     boxes, seen = np.array([[[0, 0, 0.25, 0.5], [0.25, 0, 0.5, 0.5]]], np.float32), np.ones((1, 2), bool)
     place = add_context(np.zeros((1, 2, 2048), np.float32), boxes, seen, seen)[0]
@@ -183,7 +183,7 @@ def test_features_do_not_change_between_versions() -> None:
 
 
 @pytest.mark.parametrize("source", ["scene", "grid"])
-def test_pictures_from_files_give_what_rendered_ones_do(source: str) -> None:
+def test_features_of_files_equal_those_of_renderings(source: str) -> None:
     scenes, settings = scenes_of(PAPER, random_grid(World(), 6)), RegionSettings(source=source)
     rendered, decoded = (make_regions(settings, some, takes_boxes=False) for some in (scenes, files_of(scenes)))
     for rows in ([0, 1, 2, 3, 4, 5], [RegionTable.BLANK]):
@@ -192,7 +192,7 @@ def test_pictures_from_files_give_what_rendered_ones_do(source: str) -> None:
 
 
 @pytest.mark.parametrize("takes_boxes", [True, False])
-def test_the_blank_picture_is_one_white_region(takes_boxes: bool) -> None:
+def test_blank_picture_is_one_white_region(takes_boxes: bool) -> None:
     grid = random_grid(World(), 3)
     whole = make_regions(RegionSettings(number=30), scenes_of(PAPER, grid), takes_boxes)
     _, boxes, mask = whole.take([RegionTable.BLANK])

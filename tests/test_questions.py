@@ -60,7 +60,7 @@ def text_of(message: list[dict[str, Any]]) -> str:
 @pytest.mark.parametrize("setting", SETTINGS)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", NAMES)
-def test_a_request_shows_what_its_setting_shows(name: str, form: str, setting: str, prompt: str) -> None:
+def test_messages_show_what_the_setting_allows(name: str, form: str, setting: str, prompt: str) -> None:
     for example in examples(name):
         message = request(example, setting, form, prompt)
         assert len(message) == 1 and message[0]["role"] == "user"
@@ -84,7 +84,7 @@ def test_a_request_shows_what_its_setting_shows(name: str, form: str, setting: s
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", NAMES)
-def test_a_request_does_not_depend_on_the_answer(name: str, form: str) -> None:
+def test_messages_hide_the_answer(name: str, form: str) -> None:
     for example in examples(name):
         other = dataclasses.replace(example, answer=not example.answer, pair=("?",))
         for setting, prompt in itertools.product(SETTINGS, PROMPTS):
@@ -96,7 +96,7 @@ def test_a_request_does_not_depend_on_the_answer(name: str, form: str) -> None:
                     assert len(texts) == 1
 
 
-def test_requests_keep_their_wording() -> None:
+def test_messages_keep_the_wording_of_their_version() -> None:
     """Whoever changes a text raises `version` in wording.toml, and both values here."""
     told = hashlib.sha256()
     for name in ("spatiality", "cardinality", "quantifiers", "comparison"):
@@ -106,7 +106,7 @@ def test_requests_keep_their_wording() -> None:
     assert (WORDING_VERSION, told.hexdigest()[:16]) == ("1", "96c4b7df2e9a7b99")
 
 
-def test_wrong_names_are_refused_with_the_valid_ones() -> None:
+def test_messages_refuse_unknown_names() -> None:
     example = examples("cardinality")[0]
     for wrong in ({"setting": "both"}, {"form": "essay"}, {"prompt": "shout"}):
         with pytest.raises(ValueError, match=next(iter(wrong.values()))):
@@ -117,7 +117,7 @@ def test_wrong_names_are_refused_with_the_valid_ones() -> None:
     assert "A to C" in text_of(request(bare, "image", "read", grid=(3, 4)))
 
 
-def test_a_query_that_does_not_fit_its_scene_is_refused() -> None:
+def test_make_question_refuses_a_query_about_another_scene() -> None:
     red, blue = Object("red", "circle", "medium", 0, 0), Object("blue", "square", "medium", 3, 0)
     for args, task in (
         (("red circle", "to the left of", "blue square"), "spatiality"),
@@ -156,7 +156,7 @@ def implied(task: str, args: tuple[Any, ...], answer: str) -> bool:
 
 @pytest.mark.parametrize("split", ["test_ind", "test_ood"])
 @pytest.mark.parametrize("name", NAMES)
-def test_every_form_agrees_with_the_query(name: str, split: str) -> None:
+def test_make_question_agrees_with_the_query_in_every_form(name: str, split: str) -> None:
     for example in examples(name, 400, split):
         query = parse_query_form(example.query_form)
         assert make_question(example).answer == str(example.answer).lower()
@@ -180,7 +180,7 @@ def test_every_form_agrees_with_the_query(name: str, split: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_right_letter_is_anywhere_as_often(name: str) -> None:
+def test_make_question_spreads_the_right_letter(name: str) -> None:
     questions = [make_question(example, "choice") for example in examples(name, 2000)]
     letters = Counter(question.answer for question in questions)
     options = len(questions[0].wordings)
@@ -189,7 +189,7 @@ def test_the_right_letter_is_anywhere_as_often(name: str) -> None:
     assert set(letters) == set(questions[0].wordings) and statistic < 20  # p < 0.0002 for up to 4 letters
 
 
-def test_the_right_number_does_not_follow_from_the_options() -> None:
+def test_alternatives_do_not_give_the_number_away() -> None:
     """Of uniform numbers, each option of a list is right as often as the others."""
     generator = random.Random(7)
     right: dict[tuple[int, ...], Counter[int]] = defaultdict(Counter)
@@ -467,7 +467,7 @@ ASKING = ("true_false", "choice", "open")
 
 @pytest.mark.parametrize("form", ASKING)
 @pytest.mark.parametrize("name", TASKS)
-def test_an_answer_in_a_hundred_wordings_is_read_as_itself(name: str, form: str) -> None:
+def test_parse_reads_an_answer_in_every_wording(name: str, form: str) -> None:
     assert len(set(FRAMES)) > 100
     wrong = []
     for example in examples(name, 4):
@@ -484,7 +484,7 @@ def test_an_answer_in_a_hundred_wordings_is_read_as_itself(name: str, form: str)
 
 @LAX
 @given(st.data())
-def test_a_wrong_answer_is_never_read_as_the_right_one(data: st.DataObject) -> None:
+def test_parse_reads_a_wrong_answer_as_wrong(data: st.DataObject) -> None:
     """A frame around a wording, in a random case, after a random line that names the right answer."""
     name, form = data.draw(st.sampled_from(NAMES)), data.draw(st.sampled_from(ASKING))
     example = data.draw(st.sampled_from(examples(name)))
@@ -516,7 +516,7 @@ SEPARATORS = (
 
 @LAX
 @given(st.data())
-def test_two_answers_are_none(data: st.DataObject) -> None:
+def test_parse_rejects_two_answers(data: st.DataObject) -> None:
     name, form = data.draw(st.sampled_from(NAMES)), data.draw(st.sampled_from(ASKING))
     example = data.draw(st.sampled_from(examples(name)))
     question = make_question(example, form)
@@ -536,7 +536,7 @@ def test_two_answers_are_none(data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("form", ASKING)
 @pytest.mark.parametrize("name", NAMES)
-def test_refusals_and_other_languages_are_none(name: str, form: str) -> None:
+def test_parse_rejects_refusals_and_other_languages(name: str, form: str) -> None:
     question = make_question(examples(name)[0], form)
     assert [(line, parse(line, question)) for line in REFUSALS if parse(line, question) is not None] == []
 
@@ -565,7 +565,7 @@ LONG = {
 
 
 @pytest.mark.parametrize("kind", LONG)
-def test_empty_and_long_replies_are_none(kind: str) -> None:
+def test_parse_rejects_empty_and_long_replies(kind: str) -> None:
     """A pattern that takes quadratic time would take minutes here."""
     for name, form in (
         ("cardinality", "open"),
@@ -580,7 +580,7 @@ def test_empty_and_long_replies_are_none(kind: str) -> None:
 
 @LAX
 @given(st.text(max_size=300), st.sampled_from(NAMES), st.sampled_from(FORMS))
-def test_no_text_breaks_the_parser(text: str, name: str, form: str) -> None:
+def test_parse_survives_any_text(text: str, name: str, form: str) -> None:
     example = examples(name)[0]
     question = make_question(example, form)
     for reply in (text, f"Answer: {text}", f"\\boxed{{{text}}}", f"<think>{text}", f"</think>{text}", text * 50):
@@ -589,7 +589,7 @@ def test_no_text_breaks_the_parser(text: str, name: str, form: str) -> None:
 
 @pytest.mark.parametrize("form", TRICKS)
 @pytest.mark.parametrize("name", TASKS)
-def test_what_only_resembles_an_answer_is_none(name: str, form: str) -> None:
+def test_parse_rejects_what_resembles_an_answer(name: str, form: str) -> None:
     for example in examples(name, 6):
         question = make_question(example, form)
         if form == "open" and question.wordings:
@@ -597,7 +597,7 @@ def test_what_only_resembles_an_answer_is_none(name: str, form: str) -> None:
         assert [(line, parse(line, question)) for line in TRICKS[form] if parse(line, question)] == []
 
 
-def test_numbers_of_other_objects_are_none() -> None:
+def test_parse_rejects_numbers_of_other_objects() -> None:
     question = make_question(examples("cardinality")[0], "open")
     other = next(shape for shape in SHAPES if shape not in question.text)
     n = question.answer
@@ -610,7 +610,7 @@ def test_numbers_of_other_objects_are_none() -> None:
         assert parse(reply, question) is None, reply
 
 
-def test_numbers_without_the_whole_phrase_of_the_question_are_none() -> None:
+def test_parse_rejects_numbers_of_half_a_phrase() -> None:
     cardinality = Question("open", "How many octagon objects are there?", "4")
     for reply in ("I count 5 objects", "5 objects.", "There are 5 objects", "9" * 20, "1" + "0" * 28, "1234567"):
         assert parse(reply, cardinality) is None, reply
@@ -632,7 +632,7 @@ def test_numbers_without_the_whole_phrase_of_the_question_are_none() -> None:
                 assert parse(reply, question) is None, (question.text, reply)
 
 
-def test_relations_and_comparisons_turned_around() -> None:
+def test_parse_reads_relations_turned_around() -> None:
     """What holds of the second object is the opposite of the first; what is not understood is none."""
     for example in examples("spatiality"):
         question, query = make_question(example, "open"), parse_query_form(example.query_form)
@@ -785,7 +785,7 @@ def read(scene: Scene) -> Question:
 
 @LAX
 @given(scenes(), st.sampled_from(AROUND), st.randoms(use_true_random=False))
-def test_a_list_is_read_in_any_layout_and_order(scene: Scene, around: str, generator: random.Random) -> None:
+def test_parse_objects_reads_any_layout_and_order(scene: Scene, around: str, generator: random.Random) -> None:
     question = read(scene)
     for line in LINES:
         shuffled = tuple(generator.sample(scene, len(scene)))
@@ -796,7 +796,7 @@ def test_a_list_is_read_in_any_layout_and_order(scene: Scene, around: str, gener
         assert score(parse(one_line, question), question).right, one_line
 
 
-def test_objects_that_share_their_words() -> None:
+def test_parse_objects_reads_several_cells_of_a_kind() -> None:
     scene = tuple(
         Object(colour, shape, "medium", row, column)
         for colour, shape, row, column in (
@@ -830,7 +830,7 @@ GROUPS = (
 
 @LAX
 @given(scenes(), st.sampled_from(GROUPS))
-def test_a_list_under_headings(scene: Scene, group: tuple[str, str, str]) -> None:
+def test_parse_objects_reads_headings(scene: Scene, group: tuple[str, str, str]) -> None:
     heading, line, shared = group
     lines: list[str] = []
     for o in sorted(scene, key=lambda o: [str(getattr(o, name)) for name in shared.split()]):
@@ -841,13 +841,13 @@ def test_a_list_under_headings(scene: Scene, group: tuple[str, str, str]) -> Non
     assert score(parse(reply, read(scene)), read(scene)).right, reply
 
 
-def test_a_row_on_one_line() -> None:
+def test_parse_objects_reads_a_row_on_one_line() -> None:
     scene = (Object("red", "circle", "", 0, 0), Object("blue", "square", "", 0, 2), Object("red", "star", "", 4, 1))
     reply = "Row 1: red circle in column A, blue square in column C\nRow 5: red star in column B"
     assert score(parse(reply, read(scene)), read(scene)).right
 
 
-def test_columns_below_a_row_in_brackets_or_before_a_colon() -> None:
+def test_parse_objects_reads_columns_of_a_row() -> None:
     scene = (Object("red", "circle", "", 0, 0), Object("blue", "square", "", 0, 2), Object("red", "star", "", 4, 1))
     for reply in (
         "Row 1: red circle (A), blue square (C)\nRow 5: red star (B)",
@@ -858,7 +858,7 @@ def test_columns_below_a_row_in_brackets_or_before_a_colon() -> None:
         assert score(parse(reply, read(scene)), read(scene)).right, reply
 
 
-def test_an_object_takes_no_word_of_a_line_that_has_all_of_its_own() -> None:
+def test_parse_objects_keeps_lines_apart() -> None:
     assert parse("A 1: circle\nred star at B 2", read(())) == (Object("red", "star", "", 1, 1),)
     assert parse("red circle\nA 1: blue star", read(())) == (Object("blue", "star", "", 0, 0),)
 
@@ -868,12 +868,12 @@ def test_an_object_takes_no_word_of_a_line_that_has_all_of_its_own() -> None:
     ["There is no blue star at B 2", "Not a blue star at B 2.", "No blue star or red star at B 2", "B 2: empty",
      "I see blue stars from A 1 to F 6", "The grid runs from A 1 to F 6, blue star or not."],
 )  # fmt: skip
-def test_what_is_not_there_is_no_object(reply: str) -> None:
+def test_parse_objects_leaves_out_negated_objects(reply: str) -> None:
     assert parse(reply, read(())) is None
     assert parse(f"red circle at C 3\n{reply}", read(())) == (Object("red", "circle", "", 2, 2),)
 
 
-def test_cells_in_the_order_of_the_objects_before_them() -> None:
+def test_parse_objects_reads_cells_after_their_objects() -> None:
     scene = (Object("red", "circle", "", 0, 0), Object("blue", "square", "", 1, 1), Object("red", "star", "", 2, 2))
     for reply in (
         "There are a red circle and a blue square at A1 and B2, and a red star at C3.",
@@ -909,7 +909,7 @@ def recounted(scene: Scene, objects: Scene) -> dict[str, int]:
 
 @LAX
 @given(scenes(), scenes())
-def test_errors_are_those_of_a_second_count(scene: Scene, other: Scene) -> None:
+def test_compare_objects_agrees_with_a_second_count(scene: Scene, other: Scene) -> None:
     half = scene[: len(scene) // 2]
     taken = {(o.row, o.column) for o in half}
     mixed = (*half, *(o for o in other if (o.row, o.column) not in taken))
@@ -923,7 +923,7 @@ def test_errors_are_those_of_a_second_count(scene: Scene, other: Scene) -> None:
 
 @LAX
 @given(scenes(), st.data())
-def test_each_error_is_counted_as_itself(scene: Scene, data: st.DataObject) -> None:
+def test_score_counts_each_error_of_objects(scene: Scene, data: st.DataObject) -> None:
     place = data.draw(st.integers(0, len(scene) - 1))
     o, rest = scene[place], scene[:place] + scene[place + 1 :]
     free = next(at for at in CELLS if at not in {(one.row, one.column) for one in scene})
@@ -944,7 +944,7 @@ def test_each_error_is_counted_as_itself(scene: Scene, data: st.DataObject) -> N
                 assert outcome.objects == errors and outcome.right == (what == "twice"), (what, line)
 
 
-def test_replies_without_objects() -> None:
+def test_parse_objects_rejects_replies_without_objects() -> None:
     scene = (Object("red", "circle", "medium", 0, 0), Object("blue", "star", "medium", 5, 5))
     question = read(scene)
     for reply in (
@@ -976,7 +976,7 @@ def test_replies_without_objects() -> None:
 
 @LAX
 @given(st.lists(st.tuples(st.sampled_from("ABCD"), st.sampled_from([*"ABCDE", None])), min_size=1, max_size=40))
-def test_the_summary_is_that_of_scikit_learn(pairs: list[tuple[str, str | None]]) -> None:
+def test_summary_agrees_with_scikit_learn(pairs: list[tuple[str, str | None]]) -> None:
     outcomes = [score(given, Question("choice", "?", answer, dict.fromkeys("ABCDE", ("",)))) for answer, given in pairs]
     answers, replies = [answer for answer, _ in pairs], [given or "none" for _, given in pairs]
     result = summary(outcomes)
@@ -995,7 +995,7 @@ def test_the_summary_is_that_of_scikit_learn(pairs: list[tuple[str, str | None]]
         assert result.bias_answer is not None and excess[result.bias_answer] == max(excess.values())
 
 
-def test_the_summary_of_lists_is_the_f1_of_objects() -> None:
+def test_summary_of_lists_is_the_f1_of_objects() -> None:
     scene = tuple(Object("red", "circle", "medium", row, 0) for row in range(4))
     replies = (
         "a red circle at A 1\na red circle at A 2\na blue circle at A 3",

@@ -42,14 +42,14 @@ def is_help(command: str) -> bool:
     return "--help" in shlex.split(command)
 
 
-def test_gallery_is_fresh() -> None:
+def test_gallery_page_is_fresh() -> None:
     examples = gallery()
     assert markdown(examples) in README.read_text(), "run python docs/gallery.py"
     for task, example in examples.items():
         assert (ROOT / "docs" / f"{task}.png").read_bytes() == example.image, "run python docs/gallery.py"
 
 
-def test_the_page_of_styles_is_fresh() -> None:
+def test_styles_page_is_fresh() -> None:
     assert styles_captions() in (ROOT / "docs" / "styles.md").read_text(), "run python docs/gallery.py"
     shown = decode((ROOT / "docs" / "styles.png").read_bytes())
     assert shown.tobytes() == decode(styles_picture()).tobytes(), "run python docs/gallery.py"
@@ -59,19 +59,19 @@ def test_readme_is_short() -> None:
     assert len(README.read_text().splitlines()) <= MOST_LINES
 
 
-def test_there_are_commands_to_check() -> None:
+def test_docs_hold_commands() -> None:
     assert len(GENERATE) >= 5 and len(TRAIN) >= 20 and len(PROBE) >= 5
 
 
 @pytest.mark.parametrize("command", GENERATE)
-def test_generate_commands_are_valid(command: str) -> None:
+def test_docs_generate_commands_are_valid(command: str) -> None:
     if not is_help(command):
         arguments = [a for a in shlex.split(command) if a.partition("=")[0] not in GenerateArguments.model_fields]
         generate.generator(config_of(*(a for a in arguments if a != "-m")))
 
 
 @pytest.mark.parametrize("command", TRAIN)
-def test_train_commands_are_valid(command: str) -> None:
+def test_docs_train_commands_are_valid(command: str) -> None:
     if is_help(command):
         return
     arguments = [argument for argument in shlex.split(command) if argument != "-m"]
@@ -79,7 +79,7 @@ def test_train_commands_are_valid(command: str) -> None:
 
 
 @pytest.mark.parametrize("command", PROBE)
-def test_probe_commands_are_valid(command: str) -> None:
+def test_docs_probe_commands_are_valid(command: str) -> None:
     if not is_help(command):
         Probe.model_validate(values_of(*shlex.split(command)))
 
@@ -88,13 +88,13 @@ MODULES = sorted(set(re.findall(r"python -m ((?:travlr|analysis)[\w.]*)", "\n".j
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_commands_exist(module: str) -> None:
+def test_docs_commands_exist(module: str) -> None:
     path = ROOT / module.replace(".", "/")
     assert path.with_suffix(".py").is_file() or (path / "__main__.py").is_file()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_links_lead_somewhere(page: Path) -> None:
+def test_docs_links_lead_somewhere(page: Path) -> None:
     text = re.sub(r"^```.*?^```|`[^`\n]*`", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
     targets = re.findall(r"\]\(([^)\s]+)\)", text) + re.findall(r'(?:src|href)="([^"]+)"', text)
     for target in targets:
@@ -125,5 +125,5 @@ def imported_names() -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(("module", "name"), imported_names())
-def test_code_imports_names_that_exist(module: str, name: str) -> None:
+def test_docs_code_imports_names_that_exist(module: str, name: str) -> None:
     assert hasattr(importlib.import_module(module), name)

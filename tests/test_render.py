@@ -42,7 +42,7 @@ def random_grid(world: World, count: int, seed: int = 0) -> np.ndarray:
     [(World(), 8), (World(), 9), (World(), 37), (World(columns=5, rows=2), 64), (EVERYTHING, 37), (EVERYTHING, 64)],
     ids=["paper-8", "paper-9", "paper-37", "5x2-64", "everything-37", "everything-64"],
 )
-def test_pngs_arrays_and_scenes_agree(world: World, cell: int) -> None:
+def test_renderer_pngs_arrays_and_scenes_agree(world: World, cell: int) -> None:
     renderer = Renderer(world, cell, SPANS)
     grid = random_grid(world, 7)
     arrays = renderer.arrays(grid)
@@ -57,7 +57,7 @@ def test_pngs_arrays_and_scenes_agree(world: World, cell: int) -> None:
         np.testing.assert_array_equal(read_picture(renderer, array), row)
 
 
-def test_kinds_that_would_look_the_same_are_refused() -> None:
+def test_renderer_refuses_kinds_that_look_alike() -> None:
     with pytest.raises(ValueError, match=r"image.cell=8: a small .* and a .* look the same; use larger cells"):
         Renderer(EVERYTHING, 8, SPANS)
 
@@ -71,7 +71,7 @@ def naive(renderer: Renderer, grid: np.ndarray) -> np.ndarray:
     return np.concatenate(rows, axis=0)
 
 
-def test_pngs_are_small_and_standard() -> None:
+def test_png_is_small_and_standard() -> None:
     png = Renderer(World(), 64, SPANS).pngs(random_grid(World(), 1))[0]
     assert struct.unpack(">II", png[16:24]) == (384, 384)
     assert png[24:26] == bytes([4, 3])  # four bits per pixel, palette
@@ -80,7 +80,7 @@ def test_pngs_are_small_and_standard() -> None:
 
 @pytest.mark.parametrize("cell", [37, 64, 112])
 @pytest.mark.parametrize("size", SIZES)
-def test_shapes_are_plainly_different(cell: int, size: str) -> None:
+def test_coverage_of_shapes_differs(cell: int, size: str) -> None:
     """No two shapes of one size share more than nine tenths of what they cover together."""
     drawn = {shape: coverage(shape, SPANS[size] * cell, cell) / LEVELS for shape in SHAPES}
     for (a, first), (b, second) in itertools.combinations(drawn.items(), 2):
@@ -89,7 +89,7 @@ def test_shapes_are_plainly_different(cell: int, size: str) -> None:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_shapes_are_centred_inside_their_cell_and_grow_with_size(shape: str) -> None:
+def test_coverage_is_centred_and_grows_with_size(shape: str) -> None:
     areas = []
     for size in SIZES:
         drawn = coverage(shape, SPANS[size] * 64, 64)
@@ -102,7 +102,7 @@ def test_shapes_are_centred_inside_their_cell_and_grow_with_size(shape: str) -> 
     assert areas[0] * 1.5 < areas[1] < areas[2] / 1.3
 
 
-def test_edges_are_smooth_and_exact() -> None:
+def test_coverage_has_smooth_and_exact_edges() -> None:
     """A circle's covered share is its area; edge pixels are between white and full."""
     drawn = coverage("circle", 50, 64)
     assert drawn.sum() / LEVELS == pytest.approx(np.pi * 25**2, rel=0.005)
@@ -110,7 +110,7 @@ def test_edges_are_smooth_and_exact() -> None:
     assert coverage("square", 50, 64).sum() / LEVELS == pytest.approx((0.88 * 50) ** 2, rel=0.005)
 
 
-def test_pixels_are_the_same_everywhere() -> None:
+def test_renderer_gives_the_golden_pixels() -> None:
     # A change here changes every picture: raise image.CONTENT_VERSION with it, and say so.
     sprites = Renderer(EVERYTHING, 64, SPANS).rgb_sprites
     golden = json.loads((Path(__file__).parent / "data" / "golden.json").read_text())
@@ -118,12 +118,12 @@ def test_pixels_are_the_same_everywhere() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"GIF89a", b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff\xe0 not really"])
-def test_what_is_not_a_picture_is_refused(data: bytes) -> None:
+def test_decode_refuses_what_is_no_picture(data: bytes) -> None:
     with pytest.raises(ValueError, match="not a readable PNG or JPEG"):
         decode(data)
 
 
-def test_a_truncated_picture_is_refused() -> None:
+def test_decode_refuses_a_truncated_picture() -> None:
     png = Renderer(World(), 16, SPANS).pngs(random_grid(World(), 1))[0]
     with pytest.raises(ValueError, match="not a readable PNG or JPEG"):
         decode(png[:-40])
@@ -142,7 +142,7 @@ def scenes(draw: st.DrawFn) -> tuple[World, tuple[Object, ...]]:
     return world, tuple(Object(*draw(kind), *divmod(cell, columns)) for cell in cells)
 
 
-def test_captions_read_as_the_paper_writes_them() -> None:
+def test_caption_reads_as_in_the_paper() -> None:
     scene = (Object("red", "circle", "medium", 0, 0), Object("orange", "octagon", "medium", 5, 5))
     start = "Columns, left to right, are ordered A to F. Rows, top to bottom, are ordered 1 to 6. There is "
     assert Captioner(World()).caption(scene) == f"{start}a red circle at A 1 and an orange octagon at F 6."
@@ -177,14 +177,14 @@ GOOD = Captioner(World()).caption(
         GOOD.replace("a red circle", "a huge red circle"),
     ],
 )
-def test_spoiled_captions_are_refused(spoiled: str) -> None:
+def test_parse_caption_refuses_spoiled_captions(spoiled: str) -> None:
     with pytest.raises(ValueError, match=r"^(not|no|wrong|outside|two)"):
         parse_caption(spoiled)
 
 
 @given(st.text(max_size=200))
 @settings(max_examples=200)
-def test_any_text_is_parsed_or_refused(text: str) -> None:
+def test_parse_caption_survives_any_text(text: str) -> None:
     for parse in (parse_caption, parse_query):
         try:
             parse(text)
@@ -194,7 +194,7 @@ def test_any_text_is_parsed_or_refused(text: str) -> None:
 
 @pytest.mark.parametrize("query_by", ["shape", "colour", "both"])
 @pytest.mark.parametrize("task", TASKS)
-def test_query_texts_say_the_query(task: str, query_by: str) -> None:
+def test_parse_query_reads_query_text(task: str, query_by: str) -> None:
     queries = make_sampler(TASKS[task].Config(query_by=query_by)).queries
     texts = {query_text(q): q for q in queries}
     assert len(texts) == len(queries)
@@ -223,7 +223,7 @@ def test_query_texts_say_the_query(task: str, query_by: str) -> None:
         (Query("comparison", ("fewer", "red", "blue")), "There are fewer red objects than blue objects."),
     ],
 )
-def test_query_texts_are_those_of_the_released_data(query: Query, text: str) -> None:
+def test_query_text_equals_the_released_texts(query: Query, text: str) -> None:
     assert query_text(query) == text
     assert parse_query(text) == query
 
@@ -239,6 +239,6 @@ def test_query_texts_are_those_of_the_released_data(query: Query, text: str) -> 
         "There are three circle objects.",
     ],
 )
-def test_spoiled_queries_are_refused(text: str) -> None:
+def test_parse_query_refuses_spoiled_queries(text: str) -> None:
     with pytest.raises(ValueError, match=r"^not a "):
         parse_query(text)

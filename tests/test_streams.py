@@ -8,7 +8,7 @@ from travlr.sampling import streams
 
 
 @given(st.integers(0, 10**6), st.integers(1, 40), st.integers(1, 50))
-def test_any_rows_of_a_stream_equal_the_same_rows_of_the_whole(start: int, rows: int, width: int) -> None:
+def test_words_of_any_rows_equal_those_of_the_whole(start: int, rows: int, width: int) -> None:
     key = streams.stream_key("a", 0)
     whole = streams.words(key, start, start + rows, width)
     assert whole.shape == (rows, width)
@@ -16,7 +16,7 @@ def test_any_rows_of_a_stream_equal_the_same_rows_of_the_whole(start: int, rows:
         np.testing.assert_array_equal(streams.words(key, start + i, start + i + 1, width)[0], whole[i])
 
 
-def test_streams_of_different_names_share_no_words() -> None:
+def test_words_of_different_names_differ() -> None:
     # Neighbouring seeds must not be shifts of each other, as `seed + index` would make them.
     tables = [streams.words(streams.stream_key("train", seed), 0, 2000, 4) for seed in range(3)]
     assert len(np.unique(np.concatenate(tables))) == 3 * 2000 * 4
@@ -57,7 +57,7 @@ def test_digits_enumerate_all_combinations(radices: list[int], key: int) -> None
     assert len({tuple(row) for row in digits.tolist()}) == total
 
 
-def test_digits_too_many_to_number_are_random_after_the_leading_ones() -> None:
+def test_digits_beyond_numbering_are_random() -> None:
     radices = np.full((500, 4), 2**31, np.uint64)
     random = streams.words(streams.stream_key("x"), 0, 500, 4)
     digits = streams.distinct_digits(radices, np.arange(500, dtype=np.uint64), np.zeros(500, np.uint64), random)

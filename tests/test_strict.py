@@ -55,7 +55,7 @@ def order_of(example: Example) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("split", SPLITS)
-def test_the_scenes_of_a_couple_share_every_unbound_statistic(config: Config, split: str) -> None:
+def test_strict_couples_keep_every_unbound_statistic(config: Config, split: str) -> None:
     for one, other in couples_of(config, split):
         assert (one.query, one.answer) == (other.query, not other.answer)
         assert {(o.row, o.column) for o in one.scene} == {(o.row, o.column) for o in other.scene}
@@ -72,7 +72,7 @@ def test_the_scenes_of_a_couple_share_every_unbound_statistic(config: Config, sp
         assert order_of(one)[0] == order_of(other)[0] and order_of(one)[-1] == order_of(other)[-1]
 
 
-def test_one_exchange_tells_the_scenes_apart(config: Config) -> None:
+def test_strict_couples_differ_by_one_exchange(config: Config) -> None:
     for split, (one, other) in [(s, c) for s in SPLITS for c in couples_of(config, s, 20)]:
         places = [{(o.row, o.column): (o.colour, o.shape, o.size) for o in e.scene} for e in (one, other)]
         changed = [place for place in places[0] if places[0][place] != places[1][place]]
@@ -97,7 +97,7 @@ def test_one_exchange_tells_the_scenes_apart(config: Config) -> None:
             assert (counts[0][a], counts[0][b]) == (counts[1][b], counts[1][a])
 
 
-def test_other_shapes_have_the_asked_number_about_as_often_in_true_as_in_false_scenes() -> None:
+def test_strict_cardinality_balances_other_shapes_with_the_number() -> None:
     numbers: dict[bool, list[int]] = {True: [], False: []}
     for couple in couples_of(config_of("task=cardinality", "preset=strict"), "train", 500):
         for example in couple:
@@ -109,7 +109,7 @@ def test_other_shapes_have_the_asked_number_about_as_often_in_true_as_in_false_s
     assert best_rule < 0.72  # 2/3, where counts allow
 
 
-def test_no_example_occurs_twice(config: Config) -> None:
+def test_examples_never_repeat(config: Config) -> None:
     maker = generator(config)
     examples = set()
     for split in SPLITS:
@@ -118,7 +118,7 @@ def test_no_example_occurs_twice(config: Config) -> None:
     assert len(examples) == 4 * 3000
 
 
-def test_any_part_gives_the_same_examples(config: Config) -> None:
+def test_strict_examples_depend_on_their_index_alone(config: Config) -> None:
     maker = generator(config)
     whole = maker.batch("train", 0, 41)
     for start, stop in ((0, 1), (1, 2), (7, 41), (40, 41)):
@@ -126,12 +126,12 @@ def test_any_part_gives_the_same_examples(config: Config) -> None:
         assert (part.grid == whole.grid[start:stop]).all() and (part.order == whole.order[start:stop]).all()
 
 
-def test_a_config_comes_back_from_the_manifest(config: Config) -> None:
+def test_config_from_dict_returns_the_strict_config(config: Config) -> None:
     assert config_from_dict(config.model_dump(mode="json")) == config
 
 
 @pytest.mark.parametrize("task", PAPER)
-def test_unbound_rules_stay_within_their_bounds(task: str, tmp_path: Path) -> None:
+def test_strict_unbound_rules_stay_within_their_bounds(task: str, tmp_path: Path) -> None:
     count = ["count.train=6000", "count.validation=0", "count.test_ind=2000", "count.test_ood=2000"]
     config = config_of(f"task={task}", "preset=strict", *count, "image.cell=8", "style.image=plain")
     generate_dataset(config, GenerateArguments(out=str(tmp_path / "d"), workers=1), log=lambda line: None)
@@ -139,7 +139,7 @@ def test_unbound_rules_stay_within_their_bounds(task: str, tmp_path: Path) -> No
     assert all(best.accuracy < BOUNDS[task] + 3 for best in best_unbound(results).values())
 
 
-def test_one_number_and_all_numbers_say_what_the_docs_say_of_the_other() -> None:
+def test_strict_comparison_numbers_predict_as_documented() -> None:
     """The best rule that sees one compared number and the sorted numbers of all shapes, counted over all chains."""
     task: Any = generator(config_of(*CONFIGS["comparison"])).sampler.task
     for side, due, third_leads in (("in", 0.7333, 0.5778), ("out", 0.75, 0.7333)):
@@ -158,7 +158,7 @@ def test_one_number_and_all_numbers_say_what_the_docs_say_of_the_other() -> None
 
 
 @pytest.mark.parametrize("length", range(4, 27))
-def test_balanced_pairs(length: int) -> None:
+def test_balanced_pairs_use_every_value_on_both_sides(length: int) -> None:
     """Nearly every number is as often the smaller as the larger one; the bound of docs/strict.md holds."""
     train, out = splits.balanced_pairs(length)
     assert not set(train) & set(out) and {a for pair in train for a in pair} == set(range(length))
@@ -171,7 +171,7 @@ def test_balanced_pairs(length: int) -> None:
         assert sum(map(abs, lead)) <= 4
 
 
-def test_no_division_of_six_columns_says_less_on_both_sides() -> None:
+def test_balanced_pairs_of_six_are_best() -> None:
     """All divisions of the 15 pairs with each column in training and at least three pairs held out."""
 
     def accuracy(pairs: tuple[tuple[int, int], ...]) -> float:
@@ -211,6 +211,6 @@ def test_no_division_of_six_columns_says_less_on_both_sides() -> None:
         (["task=spatiality", "distractors=[1,1000000000]"], "distractors"),
     ],
 )
-def test_what_cannot_be_is_refused_by_name(arguments: list[str], setting: str) -> None:
+def test_make_sampler_names_the_impossible_setting(arguments: list[str], setting: str) -> None:
     with pytest.raises(ValueError, match=setting):
         generator(config_of(*arguments))

@@ -63,7 +63,7 @@ def test_audit_passes_every_style(name: str, clean: Path) -> None:
 
 
 @pytest.mark.parametrize("name", STYLES)
-def test_a_style_changes_pictures_or_captions_alone(name: str, clean: Path) -> None:
+def test_generate_style_changes_pictures_or_captions_alone(name: str, clean: Path) -> None:
     plain, other = Generator(SMALL), Generator(styled(STYLES[name]))
     before, after = (maker.table("train", 0, 40) for maker in (plain, other))
     changed = {column for column in before.column_names if not before[column].equals(after[column])}
@@ -102,7 +102,7 @@ def test_audit_finds_a_corrupted_row_in_every_style(name: str, clean: Path, tmp_
 # What rests on the order of captions ---------------------------------------------------------------------------------
 
 
-def test_rules_about_order_see_the_order_of_the_caption(clean: Path) -> None:
+def test_in_reading_order_sorts_objects_as_the_caption(clean: Path) -> None:
     for name in ("caption-ascii", "caption-table"):
         table = read_split(clean / name, read_manifest(clean / name), "test_ood")
         cells = [[(o["row"], o["column"]) for o in objects] for objects in table["objects"].to_pylist()]
@@ -116,7 +116,7 @@ def test_rules_about_order_see_the_order_of_the_caption(clean: Path) -> None:
 
 
 @pytest.mark.parametrize("name", STYLES)
-def test_cards_and_pages_show_the_caption_as_it_is(name: str, clean: Path) -> None:
+def test_card_and_page_show_the_caption_of_each_style(name: str, clean: Path) -> None:
     folder = clean / name
     manifest = read_manifest(folder)
     row = Generator(styled(STYLES[name])).table("train", 0, 1).to_pylist()[0]
@@ -133,7 +133,7 @@ def test_cards_and_pages_show_the_caption_as_it_is(name: str, clean: Path) -> No
 # Trained on ----------------------------------------------------------------------------------------------------------
 
 
-def test_the_vocabulary_of_other_styles_follows_the_default_one() -> None:
+def test_vocabulary_of_styles_extends_the_default_one() -> None:
     plain = vocabulary("cardinality")
     for style in CAPTION_STYLES:
         assert vocabulary("cardinality", style)[: len(plain)] == plain
@@ -145,7 +145,7 @@ def test_the_vocabulary_of_other_styles_follows_the_default_one() -> None:
 
 
 @pytest.mark.parametrize("style", CAPTION_STYLES)
-def test_tokens_of_every_style_are_those_of_the_tokenizer(style: str) -> None:
+def test_encode_agrees_with_the_tokenizer_in_every_style(style: str) -> None:
     maker = Generator(styled(Style(caption=style)))
     captions = maker.captions(maker.batch("train", 0, 20))
     for tokenizer in (grammar_tokenizer("cardinality", style), byte_tokenizer(captions)):
@@ -170,7 +170,7 @@ def thing(row: int, column: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize("style", IMAGE_STYLES)
 @pytest.mark.parametrize("source", ["scene", "grid"])
-def test_boxes_lie_around_what_the_picture_shows(style: str, source: str) -> None:
+def test_boxes_lie_around_the_objects(style: str, source: str) -> None:
     """Of `scene`: around the pixels of each object, as a search in the picture finds them; of `grid`: its cell."""
     world = World(columns=4, rows=3)
     renderer = make_renderer(style, world, 40, {"medium": 0.7})
@@ -215,7 +215,7 @@ def test_features_of_empty_cells_and_blank_pictures(style: str) -> None:
 
 @pytest.mark.parametrize("side", [48, 50])
 @pytest.mark.parametrize("style", IMAGE_STYLES)
-def test_pixels_are_those_of_the_scaled_picture(style: str, side: int) -> None:
+def test_pixels_equal_the_scaled_picture(style: str, side: int) -> None:
     renderer = make_renderer(style, World(), 40, {"medium": 0.7})
     grid = np.where(np.arange(3 * 36).reshape(3, 36) % 5, 0, 7)
     grid[1] = 0
@@ -238,13 +238,13 @@ def tiny(data: Path, runs: Path, **changes: Any) -> Run:
 
 @pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("name", STYLES)
-def test_training_runs_in_every_style(name: str, clean: Path, small_runs: Path) -> None:
+def test_train_runs_in_every_style(name: str, clean: Path, small_runs: Path) -> None:
     model = "albef" if name in ("image-labelled", "image-jitter", "caption-table") else "uniter"
     rows = run(tiny(clean / name, small_runs, model=model, setting="image+caption"), log=lambda line: None)
     assert len(rows) == 6
     assert len(list(small_runs.glob("*/settings.yaml"))) >= 1
 
 
-def test_runs_on_other_styles_are_other_runs(clean: Path) -> None:
+def test_run_id_differs_between_styles(clean: Path) -> None:
     digests = {TrainingDataset(clean / name).digest for name in STYLES}
     assert len(digests) == len(STYLES)

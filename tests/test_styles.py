@@ -44,7 +44,7 @@ def renderer_of(style: str, world: World | None = None, cell: int = 40) -> Rende
 
 
 @pytest.mark.parametrize(("style", "name"), STYLES_AND_WORLDS)
-def test_pictures_of_every_style_read_back_as_their_scene(style: str, name: str) -> None:
+def test_renderer_pictures_read_back_as_their_scene(style: str, name: str) -> None:
     world, cell = WORLDS[name]
     renderer, grid = renderer_of(style, world, cell), random_grid(world, 4)
     arrays = renderer.arrays(grid)
@@ -57,7 +57,7 @@ def test_pictures_of_every_style_read_back_as_their_scene(style: str, name: str)
 
 
 @pytest.mark.parametrize(("style", "name"), STYLES_AND_WORLDS)
-def test_checksums_of_png_files_are_those_of_their_bytes(style: str, name: str) -> None:
+def test_png_file_has_the_checksum_of_its_bytes(style: str, name: str) -> None:
     world, cell = WORLDS[name]
     for png in renderer_of(style, world, cell).pngs(random_grid(world, 9)):
         at, body = 8, b""
@@ -71,7 +71,7 @@ def test_checksums_of_png_files_are_those_of_their_bytes(style: str, name: str) 
 
 
 @pytest.mark.parametrize("style", IMAGE_STYLES)
-def test_a_picture_depends_on_its_scene_alone(style: str) -> None:
+def test_renderer_depends_on_the_scene_alone(style: str) -> None:
     """Not on its place in a batch, on the batch's size, on the type of its numbers or on the process."""
     grid = random_grid(World(), 300)
     all_ = renderer_of(style).pngs(grid)
@@ -80,7 +80,7 @@ def test_a_picture_depends_on_its_scene_alone(style: str) -> None:
 
 
 @pytest.mark.parametrize("style", [style for style in IMAGE_STYLES if style not in ("jitter", "equal_area")])
-def test_styles_differ_around_the_objects_alone(style: str) -> None:
+def test_styles_differ_around_the_objects_only(style: str) -> None:
     """Pixels that an object covers are those of plain, so that a style changes one thing."""
     plain, other, grid = renderer_of("plain"), renderer_of(style), random_grid(World(), 2)
     for before, after in zip(plain.arrays(grid), other.arrays(grid), strict=True):
@@ -92,7 +92,7 @@ def test_styles_differ_around_the_objects_alone(style: str) -> None:
         assert full.any() and (style == "plain") == np.array_equal(before, after)
 
 
-def test_textures_vary_and_are_never_white() -> None:
+def test_textured_grounds_vary_and_are_never_white() -> None:
     renderer = renderer_of("textured")
     pictures = renderer.arrays(random_grid(World(), 40))
     assert not (pictures == 255).all(axis=-1).any()
@@ -100,13 +100,13 @@ def test_textures_vary_and_are_never_white() -> None:
     assert len(set(renderer.canvas_numbers(random_grid(World(), 40)).tolist())) == 4
 
 
-def test_grids_have_lines_between_all_cells() -> None:
+def test_grid_has_lines_between_all_cells() -> None:
     lines = (renderer_of("grid").arrays(np.zeros((1, 36), int))[0] != 255).any(axis=-1)
     assert {int(place) // 40 for place in np.flatnonzero(lines.all(axis=0)) + 1} == set(range(7))
     assert not lines.all()
 
 
-def test_labels_name_every_column_and_row() -> None:
+def test_labelled_names_every_column_and_row() -> None:
     """Each label is in the middle of its column or row, and no two are alike."""
     for world, cell in (WORLDS["26x12-16"], (World(), 64)):
         renderer = renderer_of("labelled", world, cell)
@@ -140,7 +140,7 @@ def test_jitter_moves_turns_and_scales() -> None:
     assert areas.max() > 1.4 * areas.min()
 
 
-def test_equal_area_gives_all_shapes_the_same_ink_and_objects_many_sizes() -> None:
+def test_equal_area_gives_shapes_the_same_ink() -> None:
     renderer = renderer_of("equal_area", cell=64)
     kinds = len(renderer.world.kinds)
     ink = (renderer.sprites[renderer.backgrounds :] >= renderer.grounds).sum(axis=(1, 2)).reshape(-1, kinds)
@@ -192,7 +192,7 @@ GOOD = {style: make_captioner(style, World(columns=3, rows=2)).caption(TWO) for 
 
 
 @pytest.mark.parametrize("style", CAPTION_STYLES)
-def test_sizes_are_named_where_there_are_several(style: str) -> None:
+def test_captions_name_sizes_where_there_are_several(style: str) -> None:
     sized = make_captioner(style, SIZED).caption(TWO)
     assert sized.count("medium") == 2 and "medium" not in GOOD[style]
     assert parse_caption(sized, style=style)[2] == TWO
@@ -200,7 +200,7 @@ def test_sizes_are_named_where_there_are_several(style: str) -> None:
 
 
 @pytest.mark.parametrize("style", CAPTION_STYLES)
-def test_captions_of_a_batch_are_those_of_its_scenes(style: str) -> None:
+def test_captions_of_a_batch_equal_those_of_its_scenes(style: str) -> None:
     writer = make_captioner(style, World())
     batch = batch_of(random_grid(World(), 20))
     for grid, order, caption in zip(batch.grid, batch.order, writer.captions(batch), strict=True):
@@ -218,7 +218,7 @@ def batch_of(grid: np.ndarray) -> Batch:
     return Batch(grid, order, zeros, zeros, zeros > 0, [], [], 0)
 
 
-def test_captions_are_as_documented() -> None:
+def test_captions_equal_those_of_the_docs() -> None:
     assert GOOD["table"].splitlines()[2:] == [
         "| colour | shape | column | row |",
         "|---|---|---|---|",
@@ -239,6 +239,6 @@ def test_captions_are_as_documented() -> None:
 
 
 @pytest.mark.parametrize("style", CAPTION_STYLES.values())
-def test_styles_say_whether_their_objects_have_an_order(style: type[CaptionStyle]) -> None:
+def test_caption_styles_declare_their_order(style: type[CaptionStyle]) -> None:
     writer = style(World(columns=3, rows=2))
     assert style.ordered == (writer.caption(TWO) != writer.caption(TWO[::-1]))

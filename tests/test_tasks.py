@@ -135,13 +135,13 @@ def tasks() -> dict[str, Any]:
 
 @pytest.mark.parametrize("split", SPLITS)
 @pytest.mark.parametrize("name", ALL)
-def test_answers_and_pairs_are_those_of_the_texts(tasks: dict[str, Any], name: str, split: str) -> None:
+def test_examples_have_the_answers_and_pairs_of_their_texts(tasks: dict[str, Any], name: str, split: str) -> None:
     for caption, query, pair, answer in rows_of(tasks[name], split, 600):
         assert truth(read_caption(caption), query)[:2] == (answer, pair), (caption, query)
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_pairs_and_queries_are_held_apart(tasks: dict[str, Any], name: str) -> None:
+def test_examples_hold_pairs_and_queries_apart(tasks: dict[str, Any], name: str) -> None:
     task = tasks[name]
     seen: dict[str, tuple[set[Any], set[Any]]] = {}
     for split in SPLITS:
@@ -155,7 +155,7 @@ def test_pairs_and_queries_are_held_apart(tasks: dict[str, Any], name: str) -> N
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_an_example_depends_on_its_index_alone(tasks: dict[str, Any], name: str) -> None:
+def test_examples_depend_on_their_index_alone(tasks: dict[str, Any], name: str) -> None:
     for split in SPLITS:
         whole = tasks[name].examples(split, 100, 400)
         for part in (tasks[name].examples(split, 250, 300), tasks[name].examples(split, 399, 400)):
@@ -165,14 +165,14 @@ def test_an_example_depends_on_its_index_alone(tasks: dict[str, Any], name: str)
 
 
 @pytest.mark.parametrize("task", PAPER)
-def test_counts_do_not_change_examples(task: str) -> None:
+def test_examples_do_not_depend_on_counts(task: str) -> None:
     first = make_sampler(type(PAPER[task])(count=SMALL)).examples("train", 0, 400)
     np.testing.assert_array_equal(first.grid, make_sampler(PAPER[task]).examples("train", 0, 400).grid)
 
 
 @given(name=st.sampled_from(sorted(ALL)), split=st.sampled_from(SPLITS), count=st.integers(1, 900))
 @settings(max_examples=60)
-def test_balance_holds_at_every_length(tasks: dict[str, Any], name: str, split: str, count: int) -> None:
+def test_examples_are_balanced_at_every_length(tasks: dict[str, Any], name: str, split: str, count: int) -> None:
     rows = rows_of(tasks[name], split, count)
     for values in (rows.pairs, rows.queries):
         total, true = Counter(values), Counter(v for v, a in zip(values, rows.answers, strict=True) if a)
@@ -184,7 +184,7 @@ def test_balance_holds_at_every_length(tasks: dict[str, Any], name: str, split: 
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_no_example_occurs_twice(tasks: dict[str, Any], name: str) -> None:
+def test_examples_never_repeat(tasks: dict[str, Any], name: str) -> None:
     """As a set of objects with a query text, within and across splits, streamed training examples included."""
     seen: set[tuple[bytes, str]] = set()
     total = 0
@@ -226,7 +226,7 @@ SCANT: dict[str, Config] = {
 
 
 @pytest.mark.parametrize("name", SCANT)
-def test_scant_worlds_give_all_they_promise_and_refuse_more(name: str) -> None:
+def test_sampler_exhausts_scant_worlds_and_refuses_more(name: str) -> None:
     task = make_sampler(SCANT[name])
     seen: set[tuple[bytes, int]] = set()
     total = 0
@@ -253,7 +253,7 @@ def far_from_uniform(counts: np.ndarray) -> float:
 
 @pytest.mark.parametrize("split", SPLITS)
 @pytest.mark.parametrize("task", PAPER)
-def test_places_colours_and_caption_order_are_uniform(tasks: dict[str, Any], task: str, split: str) -> None:
+def test_examples_have_uniform_places_colours_and_order(tasks: dict[str, Any], task: str, split: str) -> None:
     batch = tasks[task].examples(split, 0, 20_000)
     used = batch.order >= 0
     first = batch.order[:, 0]  # one object each, so that the draws are independent
@@ -267,7 +267,7 @@ def test_places_colours_and_caption_order_are_uniform(tasks: dict[str, Any], tas
 
 
 @pytest.mark.parametrize("task", PAPER)
-def test_neighbouring_seeds_share_no_examples(task: str) -> None:
+def test_examples_of_neighbouring_seeds_differ(task: str) -> None:
     a, b = (make_sampler(type(PAPER[task])(seed=seed)).examples("train", 0, 2000) for seed in (0, 1))
     shared = {g.tobytes() for g in a.grid} & {g.tobytes() for g in b.grid}
     assert len(shared) <= 1
@@ -308,7 +308,7 @@ HELD_OUT_NUMBERS = {
 }
 
 
-def test_cardinality_scenes_show_no_held_out_number_but_the_queried(tasks: dict[str, Any]) -> None:
+def test_cardinality_shows_no_held_out_number_but_the_queried(tasks: dict[str, Any]) -> None:
     for split in SPLITS:
         for caption, _, pair, _ in rows_of(tasks["cardinality"], split, 2000):
             shown = Counter(o[1] for o in read_caption(caption))
@@ -326,7 +326,7 @@ def test_cardinality_false_queries_name_a_number_of_their_split(tasks: dict[str,
 
 
 @pytest.mark.parametrize("name", ["cardinality", "quantifiers", "cardinality by colour", "quantifiers by both"])
-def test_query_and_number_of_objects_say_nothing(tasks: dict[str, Any], name: str) -> None:
+def test_cardinality_query_and_total_predict_nothing(tasks: dict[str, Any], name: str) -> None:
     """For each query text each total is as often true as false, to the example."""
     counts: Counter[tuple[str, int]] = Counter()
     for caption, query, _, answer in rows_of(tasks[name], "train", 4000):
@@ -334,7 +334,7 @@ def test_query_and_number_of_objects_say_nothing(tasks: dict[str, Any], name: st
     assert set(counts.values()) == {0}
 
 
-def test_released_cardinality_gives_the_answer_away(tasks: dict[str, Any]) -> None:
+def test_cardinality_released_total_predicts_the_answer(tasks: dict[str, Any]) -> None:
     """The rule of query text and total, fitted on one half, is right well above chance on the other."""
     table: dict[tuple[str, int], int] = defaultdict(int)
     right = 0
@@ -364,7 +364,7 @@ def test_quantifiers_hold_out_the_papers_pairs_reversed_for_some(tasks: dict[str
     assert len(pairs_in(tasks["quantifiers"], "train")) == 6 * 20
 
 
-def test_quantifier_and_complement_differ_in_what_decides(tasks: dict[str, Any]) -> None:
+def test_quantifiers_differ_from_their_complement_in_one_region(tasks: dict[str, Any]) -> None:
     """The set not asked about has the same sizes as often for true as for false; all regions are filled but one."""
     sizes: dict[str, Counter[int]] = defaultdict(Counter)
     for caption, query, pair, _ in rows_of(tasks["quantifiers"], "train", 9600):  # 40 rounds
@@ -378,7 +378,7 @@ def test_quantifier_and_complement_differ_in_what_decides(tasks: dict[str, Any])
         assert sizes[vacant] == sizes[other]
 
 
-def test_released_quantifiers_are_solved_without_the_queried_set(tasks: dict[str, Any]) -> None:
+def test_quantifiers_released_are_solved_without_the_set(tasks: dict[str, Any]) -> None:
     for caption, query, _, answer in rows_of(tasks["quantifiers as released"], "train", 1000):
         found = regions(caption, query)
         spare = found["first" if "nly" in query else "second"]
@@ -418,7 +418,7 @@ def digests(hash_seed: str) -> dict[str, str]:
     return dict(json.loads(done.stdout))
 
 
-def test_examples_are_the_same_in_every_process_and_version() -> None:
+def test_examples_are_the_same_in_every_process() -> None:
     # A change here changes every dataset: raise dataset.FORMAT_VERSION with it, and say so.
     golden = json.loads((Path(__file__).parent / "data" / "golden.json").read_text())
     assert digests("1") == digests("2") == golden["examples"]
@@ -451,12 +451,12 @@ def test_examples_are_the_same_in_every_process_and_version() -> None:
         (lambda: Comparison(count=Count(train=10**15)), "count.train=1000000000000000.*at most"),
     ],
 )
-def test_what_cannot_be_is_refused_by_name(config: Any, message: str) -> None:
+def test_make_sampler_names_the_impossible_setting(config: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make_sampler(config())
 
 
-def test_the_digest_program_is_not_vacuous() -> None:
+def test_digest_program_prints_digests() -> None:
     assert len(set(digests("0").values())) == len(PAPER)
     assert hashlib.sha256(b"").hexdigest()[:16] not in digests("0").values()
 
@@ -509,7 +509,7 @@ MOST = 150  # examples of each split
 
 @given(configs())
 @settings(max_examples=150, suppress_health_check=list(HealthCheck))
-def test_any_config_gives_what_it_promises_or_is_refused(config: Config) -> None:
+def test_sampler_keeps_its_promises_for_any_config(config: Config) -> None:
     try:
         task = make_sampler(config)
     except ValueError as error:
