@@ -229,237 +229,68 @@ def opposite(question: Question) -> list[str]:
     return [str(n) for n in range(13) if str(n) != question.answer]
 
 
-def sayings(example: Example, question: Question, answer: str) -> list[str]:
-    """Ways to give an answer, of this form and task alone."""
+def sayings(example: Example, question: Question, answer: str, kinds: str = "sayings") -> list[str]:
+    """Replies of tests/data/replies.toml that are about this question and answer."""
     query = parse_query_form(example.query_form)
+    words = {"answer": answer, "query": example.query, "lower_query": lower_first(example.query), "text": question.text}
+    words["other"] = opposite(question)[0] if answer == question.answer else question.answer
     if question.form == "true_false":
-        return truth_sayings(answer, example.query)
-    if question.form == "choice":
-        return letter_sayings(answer, question.wordings[answer][0])
-    if not question.wordings:
-        return (subset_sayings if query.task == "quantifiers" else number_sayings)(answer, question.text)
-    if query.task == "spatiality":
-        return relation_sayings(answer, query.args)
-    other = next(a for a in question.wordings if a != answer)
-    return comparison_sayings(plural(answer), plural(other), answer)
+        tables, more = ["true_false", answer], truth_words(answer)
+    elif question.form == "choice":
+        statement = question.wordings[answer][0]
+        tables, more = ["letter"], {"statement": statement, "lower_statement": statement.lower()}
+    elif query.task == "spatiality":
+        tables, more = ["relation"], relation_words(answer, query.args)
+    elif question.wordings:
+        tables, more = ["comparison"], {"most": plural(answer), "least": plural(words["other"])}
+    elif query.task == "quantifiers":
+        tables, more = ["subset", f"subset_{answer}"], number_words(answer, question.text) | subset_words(question.text)
+        tables += ["subset_not"] if more["negated"] else []
+        more["more"] = str(int(answer) + 3)
+    else:
+        tables, more = ["number", f"number_{answer}"], number_words(answer, question.text)
+    words |= more
+    for name in ("answer", "yes", "word", "short", "to", "back", "most"):
+        word = words.get(name, "")
+        words |= {name.capitalize(): word.capitalize(), name.upper(): word.upper(), f"{name}_lower": word.lower()}
+    return [line.format_map(words) for table in tables for line in lines_of(REPLIES[kinds].get(table, ""))]
+
+
+def lower_first(text: str) -> str:
+    return text[0].lower() + text[1:]
 
 
 def plural(words: str) -> str:
     return f"{words}s" if words.split()[-1] in SHAPES else f"{words} objects"
 
 
-def truth_sayings(answer: str, query: str) -> list[str]:
-    yes, other = ("yes", "false") if answer == "true" else ("no", "true")
-    correct = "correct" if answer == "true" else "incorrect"
-    return [
-        *(answer, answer.upper(), answer.capitalize(), yes, yes.capitalize(), f"{yes.upper()}.", f"not {other}"),
-        *(answer[0].upper(), f"True/False: {answer.capitalize()}", f"True or false: {answer}"),
-        *(["untrue", "The statement is inaccurate."] if answer == "false" else ["The statement is accurate."]),
-        f"This makes the statement {answer}.",
-        *(f"It is {answer}.", f"It's {answer}.", f"That is {answer}.", f"That's {answer}.", f"This is {answer}"),
-        *(f"The statement is {answer}.", f"The given statement is {answer}.", f"The statement above is {answer}."),
-        *(f"The statement is therefore {answer}.", f"The statement is not {other}.", f"This statement is {correct}."),
-        *(f"The claim is {answer}.", f"So the statement is {answer}.", f"Therefore, the statement is **{answer}**."),
-        f"{yes.capitalize()}, the statement is {answer}.",
-        f"{yes.capitalize()}, that is {correct}.",
-        f"{answer.capitalize()}. The statement is {answer}.",
-        f'The statement "{query}" is {answer}.',
-        f"{query}\n\n{answer.capitalize()}",
-        f"{query} {answer.capitalize()}.",
-        f"Is this statement true or false?\n\n{query}\n\n{answer.capitalize()}.",
-        f"I need to check whether the statement is true or false. It is {answer}.",
-        f"To determine if the statement is true, I look at the grid. The statement is {answer}.",
-        f"{answer.capitalize()}. The red circle is in column A and the blue square is in column C.",
-        f"{answer.capitalize()}, because there are 3 circles at A 1, B 2 and C 3.",
-        f"{yes.capitalize()}, there are 3 circle objects: A 1, B 2, and C 3.",
-        f"{answer.capitalize()} - there are 3 of them.",
-        f"I think it is {answer}.",
-        f"It is {answer} that {query[0].lower()}{query[1:]}",
-        f"In the picture, the statement is {answer}.",
-        f"Based on the description, the statement is {answer}.",
-    ]
+def truth_words(answer: str) -> dict[str, str]:
+    true = answer == "true"
+    yes, correct = ("yes", "correct") if true else ("no", "incorrect")
+    return {"yes": yes, "correct": correct, "initial": answer[0].upper()}
 
 
-def letter_sayings(answer: str, statement: str) -> list[str]:
-    return [
-        *(answer, answer.lower(), f"{answer}.", f"{answer})", f"({answer})", f"({answer.lower()})", f"{answer}:"),
-        *(
-            f"Option {answer}",
-            f"option {answer.lower()}",
-            f"Statement {answer}",
-            f"Option ({answer})",
-            f"Choice {answer}",
-            f"The correct one is {answer}.",
-        ),
-        *(
-            f"{answer} is true.",
-            f"Statement {answer} is true.",
-            f"Statement {answer} is correct",
-            f"{answer} is correct.",
-        ),
-        *(
-            f"The true statement is {answer}.",
-            f"The correct statement is {answer}.",
-            f"It's {answer}.",
-            f"I choose {answer}.",
-        ),
-        *(
-            f"{answer}. {statement}.",
-            f"{answer}. {statement}",
-            f"{answer}) {statement}.",
-            f"**{answer}. {statement}.**",
-        ),
-        *(f"({answer}) {statement}.", f"{answer}: {statement}.", f"{statement}.", statement, statement.lower()),
-        *(f"{answer} - {statement}", f"Option {answer}: {statement}.", f"Statement {answer}: {statement}"),
-        f"The correct option is {answer}.",
-        f"The right option is {answer}.",
-        f"{answer}\n\nA red circle is at A 1, and a blue square is at B 2.",
-        f"{answer}. The red circle is in column B, row 2.",
-        f"The red circle is at (B, 2). {answer} is true.",
-        f"The statement that is true is {answer}.",
-        f"The correct statement is:\n\n**{answer}. {statement}.**",
-    ]
+def number_words(answer: str, text: str) -> dict[str, str]:
+    kind = next(word for word in text.split() if word in (*SHAPES, *COLOURS))
+    verb, s = ("is", "") if answer == "1" else ("are", "s")
+    others = next(shape for shape in SHAPES if shape not in text)
+    return {"kind": kind, "word": NUMBERS[int(answer)], "verb": verb, "s": s, "others": others}
 
 
-def number_sayings(answer: str, asked: str) -> list[str]:
-    kind = next(word for word in asked.split() if word in (*SHAPES, *COLOURS))
-    word, n = (NUMBERS[int(answer)], int(answer))
-    verb, s = ("is", "") if n == 1 else ("are", "s")
-    lines = [
-        *(
-            answer,
-            f"{answer}.",
-            f"{answer}.0",
-            word,
-            word.capitalize(),
-            f"{word.upper()}!",
-            f"{word} ({answer})",
-            f"{answer} ({word})",
-        ),
-        *(f"{answer} {kind}{s}", f"{answer} {kind} object{s}", f"{word.capitalize()} {kind} object{s}.", f"0{answer}"),
-        *(f"There {verb} {answer}.", f"There {verb} {answer} {kind} object{s}.", f"There {verb} {word} {kind}{s}."),
-        *(
-            f"There {verb} **{answer}** {kind} objects.",
-            f"I count {answer}.",
-            f"I count {answer} {kind}{s}.",
-            f"I see {word}.",
-        ),
-        *(
-            f"I can see {answer} {kind}{s} in the picture.",
-            f"The number is {answer}.",
-            f"In total, there {verb} {answer}.",
-        ),
-        *(f"Number of {kind}{s}: {answer}", f"There {verb} a total of {answer} {kind} objects.", f"Total: {answer}"),
-        *(f"There {verb} exactly {answer} {kind} object{s} in the grid.", f"{answer} of the {kind} objects"),
-        f"There {verb} {answer} {kind} object{s}: A 1, B 2 and C 3.",
-        f"There {verb} {answer} {kind} object{s}, at A1, (B, 2) and column C, row 3.",
-        f"In the 6 x 6 grid there {verb} {answer} {kind} object{s}.",
-        f"{asked} {answer}",
-        f"{asked}\n\n{answer}.",
-        f"{answer} of the 12 {kind} objects.",
-        f"{answer} out of 12",
-        f"{answer} {kind}{s} out of 12",
-        f"{answer} {kind} objects out of the 12 objects",
-        f"The picture shows {answer} {kind} object{s}.",
-        f"Step 1: I look at the grid.\n\nSo there {verb} {answer} {kind} object{s}.",
-    ]
-    if n == 0:
-        lines += [f"There are no {kind} objects.", "None.", f"No {kind}s.", "None of them."]
-    return [*lines, *([f"a single {kind}"] if n == 1 else [f"not a single {kind}"] if n == 0 else [])]
-
-
-def subset_sayings(answer: str, asked: str) -> list[str]:
-    """Ways to say how many of the X objects are (not) Y objects."""
-    match = re.fullmatch(r"How many of the (\w+) objects are (not )?(\w+) objects\?", asked)
+def subset_words(text: str) -> dict[str, str]:
+    """Of a question how many of the X objects are (not) Y objects."""
+    match = re.fullmatch(r"How many of the (\w+) objects are (not )?(\w+) objects\?", text)
     assert match
-    x, negated, y = match[1], match[2] or "", match[3]
-    word, n = NUMBERS[int(answer)].capitalize(), int(answer)
-    verb, s = ("is", "") if n == 1 else ("are", "s")
-    more = n + 3
-    lines = [
-        *(answer, f"{answer}.", word, f"{word} ({answer})", f"There {verb} {answer}.", f"I count {answer}."),
-        *(
-            f"{answer} {x} objects are {negated}{y} objects.",
-            f"{answer} of the {x} objects {verb} {negated}{y} objects",
-        ),
-        f"There {verb} {answer} {x} object{s} that {verb} {negated}{y} objects.",
-        f"The number of {x} objects that are {negated}{y} objects is {answer}.",
-        f"{answer} of the {more} {x} objects {verb} {negated}{y} objects.",
-        f"{answer} of them {verb} {negated}{y} objects.",
-        f"Of the {x} objects, {answer} {verb} {negated}{y} objects.",
-        f"{answer} of the {x} objects.",
-        f"{answer} out of {more}",
-        f"{asked} {answer}",
-        f"Answer: {answer} ({more} {x} minus 3)",
-        f"Answer: {answer} ({more} {x} objects minus 3 {y} {x} objects)",
-    ]
-    if negated:
-        lines += [f"{answer} {x} objects aren't {y} objects.", f"{answer} {x} non-{y} objects"]
-    if n == 0:
-        lines += ["None.", f"None of the {x} objects are {negated}{y} objects.", f"No {x} objects are {negated}{y}."]
-    return lines
+    return {"x": match[1], "negated": match[2] or "", "unlike": "" if match[2] else "not ", "y": match[3]}
 
 
-def relation_sayings(answer: str, args: tuple[Any, ...]) -> list[str]:
+def relation_words(answer: str, args: tuple[Any, ...]) -> dict[str, str]:
     first, second = (w if w.split()[-1] in SHAPES else f"{w} object" for w in (args[0], args[2]))
     converse = {"left": "right", "right": "left", "above": "below", "below": "above"}[answer]
     to, back = (f"to the {w} of" if w in ("left", "right") else w for w in (answer, converse))
-    short = {"left": "to the left", "right": "to the right", "above": "above", "below": "below"}[answer]
+    short = to.removesuffix(" of")
     synonym = {"above": "over", "below": "under"}.get(answer, answer)
-    return [
-        *(answer, answer.upper(), answer.capitalize(), f"{answer}.", short, short.capitalize(), f"{synonym}."),
-        *(
-            f"It is {short}.",
-            f"{short.capitalize()} of the {second}."
-            if "to" in short
-            else f"Above the {second}".replace("Above", answer.capitalize()),
-        ),
-        *(f"The {first} is {short}.", f"The {first} is {to} the {second}.", f"the {first} is {to} the {second}"),
-        *(f"The {second} is {back} the {first}.", f"{to.capitalize()} the {second} is the {first}."),
-        *(f"{back.capitalize()} the {first} is the {second}.", f"The {first} is located {to} the {second}."),
-        *(f"{first} is {to} {second}", f"The **{first}** is **{to}** the **{second}**."),
-        f"{answer.capitalize()}. The {first} is {to} the {second}.",
-        f"{answer.capitalize()}: the {first} is at A 1 and the {second} is at C 3.",
-        f"The {first} is at A 1, and the {second} is at C 3, so the {first} is {to} the {second}.",
-        f"The {first} (A 1) is {to} the {second} (C 3).",
-        f"The {first} at A 1 is {to} the {second} at C 3.",
-        f"In the picture, the {first} is {to} the {second}.",
-    ]
-
-
-def comparison_sayings(most: str, least: str, answer: str) -> list[str]:
-    return [
-        *(
-            answer,
-            answer.upper(),
-            answer.capitalize(),
-            most,
-            most.capitalize(),
-            f"{most}.",
-            f"The {most}.",
-            f"More {most}.",
-        ),
-        *(
-            f"more {most}",
-            f"There are more {most}.",
-            f"There are more {most} than {least}.",
-            f"more {most} than {least}",
-        ),
-        *(
-            f"There are fewer {least} than {most}.",
-            f"fewer {least}",
-            f"There are fewer {least}.",
-            f"less {least} than {most}",
-        ),
-        *(f"There are **more {most}** than {least}.", f"Based on the picture, there are more {most} than {least}."),
-        f"{most.capitalize()}. There are more {most} than {least}.",
-        f"{most.capitalize()}: 5 {most} and 3 {least}.",
-        f"There are 5 {most} and 3 {least}, so there are more {most}.",
-        f"I see more {most} in the picture.",
-        f"There are more of the {most}.",
-        f"Which are there more of, {most} or {least}? {most.capitalize()}.",
-        f"The {most} outnumber the {least}.",
-    ]
+    return {"first": first, "second": second, "to": to, "back": back, "short": short, "synonym": synonym}
 
 
 ASKING = ("true_false", "choice", "open")
@@ -597,96 +428,20 @@ def test_parse_rejects_what_resembles_an_answer(name: str, form: str) -> None:
         assert [(line, parse(line, question)) for line in TRICKS[form] if parse(line, question)] == []
 
 
-def test_parse_rejects_numbers_of_other_objects() -> None:
-    question = make_question(examples("cardinality")[0], "open")
-    other = next(shape for shape in SHAPES if shape not in question.text)
-    n = question.answer
-    for reply in (
-        f"{n} {other}s",
-        f"There are {n} {other} objects.",
-        f"There are {n} red ones",
-        f"Some {other}s: {n} {other}s",
-    ):
-        assert parse(reply, question) is None, reply
-
-
-def test_parse_rejects_numbers_of_half_a_phrase() -> None:
-    cardinality = Question("open", "How many octagon objects are there?", "4")
-    for reply in ("I count 5 objects", "5 objects.", "There are 5 objects", "9" * 20, "1" + "0" * 28, "1234567"):
-        assert parse(reply, cardinality) is None, reply
-    for example in examples("quantifiers", 100):
+@pytest.mark.parametrize("name", TASKS)
+def test_parse_rejects_unclear_replies(name: str) -> None:
+    for example in examples(name, 100):
         question = make_question(example, "open")
-        x, negated, y = re.findall(r"(\w+) objects are (not )?(\w+)", question.text)[0]
-        for n in ("5", question.answer):
-            for reply in (
-                f"There are {n} {x} objects",
-                f"{n} {x}",
-                f"{n} {y} objects",
-                f"{n} {x} objects are {'' if negated else 'not '}{y}",
-                f"{n} of the {x} objects are {'' if negated else 'not '}{y}",
-                f"{n} {y} objects are not {x}",
-                f"{n} objects are {negated}",
-                f"{n} {x} objects minus 3",
-                f"{n} (or 9 {x})",
-            ):
-                assert parse(reply, question) is None, (question.text, reply)
+        replies = sayings(example, question, question.answer, "unclear")
+        assert replies and [(reply, parse(reply, question)) for reply in replies if parse(reply, question)] == []
 
 
-def test_parse_reads_relations_turned_around() -> None:
-    """What holds of the second object is the opposite of the first; what is not understood is none."""
-    for example in examples("spatiality"):
-        question, query = make_question(example, "open"), parse_query_form(example.query_form)
-        first, second = (w if w.split()[-1] in SHAPES else f"{w} object" for w in (query.args[0], query.args[2]))
-        answer = question.answer
-        (other,) = opposite(question)
-        for reply in (
-            f"The {second} is {answer}.",
-            f"{answer} of the {first}",
-            f"The {second} is {answer} of the {first}",
-            f"{answer} of the {first} is the {second}",
-        ):
-            assert parse(reply, question) == other, reply
-        for reply in (
-            f"not {answer}",
-            f"The {first} isn't {answer}",
-            f"{answer} or {other}",
-            "between",
-            "left right",
-            "same column",
-            f"The brown star is {answer} of the pink star.",
-            f"It is {answer} of the one I saw first",
-            f"far {answer}wards",
-            f"I doubt it is {answer}",
-            f"anything but {answer}",
-        ):
-            assert parse(reply, question) is None, reply
-    for example in examples("comparison"):
+@pytest.mark.parametrize("name", ["spatiality", "comparison"])
+def test_parse_reads_relations_turned_around(name: str) -> None:
+    for example in examples(name):
         question = make_question(example, "open")
-        most = plural(question.answer)
-        (other,) = opposite(question)
-        least = plural(other)
-        for reply in (
-            f"fewer {most}",
-            f"There are fewer {most} than {least}",
-            f"more {least} than {most}",
-            f"less {most}",
-        ):
-            assert parse(reply, question) == other, reply
-        for reply in (
-            f"as many {most} as {least}",
-            f"{most} and {least}",
-            "neither",
-            "equal",
-            f"not {most}",
-            f"There aren't more {most}",
-            f"fewest {most}",
-            f"The {most} are outnumbered.",
-            f"fewer {most} than stars and {least}",
-            f"many {most}",
-            f"no {most}",
-            f"I doubt there are more {most}",
-        ):
-            assert parse(reply, question) is None, reply
+        replies, other = sayings(example, question, question.answer, "opposite"), opposite(question)[0]
+        assert replies and [reply for reply in replies if parse(reply, question) != other] == []
 
 
 # Objects -------------------------------------------------------------------------------------------------------------
@@ -706,68 +461,7 @@ def cell(o: Object) -> str:
     return f"{'ABCDEFGHIJKLMNOPQRSTUVWXYZ'[o.column]} {o.row + 1}"
 
 
-LINES = (  # one object on a line: colour, shape, cell, column, row
-    "a {c} {s} at {a}",
-    "A {c} {s} at {a}.",
-    "{C} {S} at {a}",
-    "There is a {c} {s} at {a}.",
-    "{n}. a {c} {s} at {a}",
-    "{n}) {c} {s}: {a}",
-    "- a {c} {s} at {a}",
-    "* **{c} {s}** at {a}",
-    "• {c} {s} ({x}, {y})",
-    "{c} {s}, {a}",
-    "{c} {s} at {x}{y}",
-    "{c} {s} in {x}-{y}",
-    "{c} {s} at ({x},{y})",
-    "a medium {c} {s} at cell {a}",
-    "a {c} {s} in column {x}, row {y}",
-    "a {c} {s} in row {y}, column {x}",
-    "a {c} {s} at column {x} and row {y}",
-    "Column {x}, Row {y}: {c} {s}",
-    "Row {y}, Column {x}: {c} {s}",
-    "row {y} / column {x}: a {s} that is {c}",
-    "{a}: {c} {s}",
-    "{x}{y}: {C} {S}",
-    "- **{a}**: a {c} {s}",
-    "{n}. ({x}, {y}) - {c} {s}",
-    "{a} {c} {s}",
-    "{s} ({c}) at {a}",
-    "| {c} | {s} | {a} |",
-    "| {a} | {c} | {s} |",
-    "| {x} | {y} | {c} | {s} |",
-    "| {c:<8} | {s:<10} | {x:<4} | {y:<4} |",
-    '{{"colour": "{c}", "shape": "{s}", "cell": "{a}"}},',
-    '{{"cell": "{x}{y}", "color": "{c}", "shape": "{s}"}},',
-    '{{"color": "{c}", "shape": "{s}", "column": "{x}", "row": {y}}},',
-    '{{"color": "{c}", "shape": "{s}", "row": {y}, "column": "{x}"}},',
-    "{{'colour': '{c}', 'shape': '{s}', 'cell': ['{x}', {y}]}},",
-    '{{\n    "shape": "{s}",\n    "colour": "{c}",\n    "cell": {{\n'
-    '      "column": "{x}",\n      "row": {y}\n    }}\n  }},',
-    '["{c}", "{s}", "{a}"],',
-    "('{c}', '{s}', '{x}', {y}),",
-    "{l}{y}: {c} {s}",
-    "a {c} {s} at {l}{y}",
-    "{y} {x}: {c} {s}",
-    "{y}{x}: {c} {s}",
-)
-AROUND = (
-    "{}",
-    "Here are the objects:\n\n{}",
-    "```\n{}\n```",
-    "```json\n[\n{}\n]\n```",
-    "I look at each row.\nA red thing is somewhere.\n\nList:\n{}",
-    "First a blue star at C 3, or is it a red star at C 4?\n\n**List:**\n\n{}",
-    "<think>a red circle at A 1</think>\n{}",
-    "Here is the list:\n{}",
-    "| Colour | Shape | Cell |\n|---|---|---|\n{}",
-    "I'm sorry, I cannot name a blue star at C 3.\n{}",
-    "{}\n\nThat is all.",
-    "The grid runs from A 1 to F 6.\n{}",
-    "{}\nThere is no purple trapezium at B 2.",
-    "{}\nC 3 is empty.",
-    "{}\nThere are no other objects.",
-)
+LINES, AROUND = (lines_of(REPLIES["objects"][name]) for name in ("line", "around"))
 
 
 def listing(objects: Scene, line: str, around: str = "{}") -> str:
