@@ -86,14 +86,14 @@ def unfinish(folder: Path) -> None:
 
 def hashes(folder: Path) -> dict[str, str]:
     """SHA-256 of every file below a folder, hidden ones too, and the empty folders."""
-    found = {}
+    digests = {}
     for path in folder.rglob("*"):
         name = str(path.relative_to(folder))
         if path.is_file():
-            found[name] = hashlib.sha256(path.read_bytes()).hexdigest()
+            digests[name] = hashlib.sha256(path.read_bytes()).hexdigest()
         elif not any(path.iterdir()):
-            found[name] = "empty folder"
-    return found
+            digests[name] = "empty folder"
+    return digests
 
 
 def flip(path: Path, place: int | None = None) -> None:

@@ -31,8 +31,8 @@ def scene_of(text: str, picture: bytes | None, misread: Misread | None = None, w
     objects = []
     for cell in np.flatnonzero(grid):
         size, shape, colour = world.kinds[grid[cell] - 1]
-        seen = Object(colour, shape, size, *divmod(int(cell), world.columns))
-        objects.append(misread(seen) if misread else seen)
+        true_object = Object(colour, shape, size, *divmod(int(cell), world.columns))
+        objects.append(misread(true_object) if misread else true_object)
     return tuple(objects)
 
 
@@ -65,8 +65,8 @@ def answer(text: str, picture: bytes | None, misread: Misread | None = None) -> 
     if "List every object" in text:
         listed = "\n".join(f"a {o.colour} {o.shape} at {'ABCDEF'[o.column]} {o.row + 1}" for o in scene)
         return f"I see these.\nList:\n{listed}" if "step by step" in text else listed
-    found = _decide(text, scene)
-    return found if "nothing but" in text else f"It could be true or false, A or B, 1 or 2.\nAnswer: {found}"
+    answer = _decide(text, scene)
+    return answer if "nothing but" in text else f"It could be true or false, A or B, 1 or 2.\nAnswer: {answer}"
 
 
 def _decide(text: str, scene: Scene) -> str:
@@ -76,16 +76,16 @@ def _decide(text: str, scene: Scene) -> str:
     if options := re.findall(r"^([A-H])\. (.+)$", text, re.MULTILINE):
         return next(letter for letter, statement in options if truth(scene, parse_query(statement))[0])
     question = next(line for line in text.splitlines() if line.endswith("?"))
-    if found := re.fullmatch(r"How many ([\w ]+) objects are there\?", question):
-        return str(len(objects_of(scene, found[1])))
-    if found := re.fullmatch(r"How many of the ([\w ]+?) objects are (not )?([\w ]+?) objects\?", question):
-        return str(sum(o.matches(found[1]) and o.matches(found[3]) is not bool(found[2]) for o in scene))
-    if found := re.fullmatch(r"Which are there more of, (\w+)s or (\w+)s\?", question):
-        return max(found[1], found[2], key=lambda attribute: len(objects_of(scene, attribute)))
-    found = re.fullmatch(r"Is the ([\w ]+) (to the left|above) or (?:to the right of|below) the ([\w ]+)\?", question)
-    assert found, question
-    (first,), (second,) = objects_of(scene, found[1]), objects_of(scene, found[3])
-    if found[2] == "above":
+    if match := re.fullmatch(r"How many ([\w ]+) objects are there\?", question):
+        return str(len(objects_of(scene, match[1])))
+    if match := re.fullmatch(r"How many of the ([\w ]+?) objects are (not )?([\w ]+?) objects\?", question):
+        return str(sum(o.matches(match[1]) and o.matches(match[3]) is not bool(match[2]) for o in scene))
+    if match := re.fullmatch(r"Which are there more of, (\w+)s or (\w+)s\?", question):
+        return max(match[1], match[2], key=lambda attribute: len(objects_of(scene, attribute)))
+    match = re.fullmatch(r"Is the ([\w ]+) (to the left|above) or (?:to the right of|below) the ([\w ]+)\?", question)
+    assert match, question
+    (first,), (second,) = objects_of(scene, match[1]), objects_of(scene, match[3])
+    if match[2] == "above":
         return "above" if first.row < second.row else "below"
     return "left" if first.column < second.column else "right"
 

@@ -153,8 +153,8 @@ FEATURES: dict[str, tuple[dict[str, int], str]] = {
 
 @pytest.mark.parametrize("case", FEATURES)
 def test_train_names_features_that_do_not_fit(case: str, refused: Callable[..., str]) -> None:
-    dimensions, told = FEATURES[case]
+    dimensions, message = FEATURES[case]
     features(Path("made"), dimensions)
     line = refused("training.examples=1.0", "regions.source=file", "regions.file=made")
-    assert line.startswith("train: regions.file=made: ") and told in line
+    assert line.startswith("train: regions.file=made: ") and message in line
     assert not list(Path("runs").glob("*/curve.csv"))  # told before training

@@ -76,11 +76,11 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def ours(data: Path, server: ChatServer, runs: Path) -> dict[str, list[Row]]:
     """The rows of evaluate.py, by form."""
-    found = {}
+    evaluations = {}
     for form in ASKED:
         config = Evaluation(model="m", server=server.url, data=str(data), runs=str(runs), form=form, limit=None)
-        found[form] = evaluate(config, **SILENT)
-    return found
+        evaluations[form] = evaluate(config, **SILENT)
+    return evaluations
 
 
 def of_cell(rows: list[Row], setting: str, split: str) -> Row:
@@ -125,9 +125,9 @@ def logs(data: Path, server: ChatServer, tmp_path_factory: pytest.TempPathFactor
     (folder / "logs").mkdir()
     (folder / "logs" / "choice.json").write_text(run_in(programs, "inspect", "log", "dump", str(log), folder=folder))
     run_in(programs, "python", "-c", SEVERAL, str(data), folder=folder, **variables)
-    found = {json.loads(path.read_text())["eval"]["metadata"]["form"]: path for path in folder.glob("logs/*.json")}
-    assert set(found) == set(ASKED)
-    return found
+    logs = {json.loads(path.read_text())["eval"]["metadata"]["form"]: path for path in folder.glob("logs/*.json")}
+    assert set(logs) == set(ASKED)
+    return logs
 
 
 @pytest.mark.parametrize("form", ASKED)
@@ -173,8 +173,8 @@ def lmms_results(folder: Path, *arguments: str, **variables: str) -> dict[str, d
     common = ["-m", "lmms_eval", "--include_path", str(folder), "--batch_size", "1", "--output_path", str(folder)]
     run_in(environment("lmms_eval"), "python", *common, *arguments, folder=folder, **variables)
     (path,) = folder.rglob("*_results.json")
-    found = json.loads(path.read_text())["results"]
-    return {name: {key.removesuffix(",none"): v for key, v in values.items()} for name, values in found.items()}
+    results = json.loads(path.read_text())["results"]
+    return {name: {key.removesuffix(",none"): v for key, v in values.items()} for name, values in results.items()}
 
 
 def lmms_name(row: Row) -> str:
@@ -189,10 +189,10 @@ def test_lmms_eval_scores_equal_ours(
         export(data, tmp_path / "tasks", "format=lmms_eval", f"form={form}", "overwrite=true")
     tasks = "travlr_cardinality,travlr_cardinality_choice,travlr_cardinality_read"
     model = ["--model", "async_openai", "--model_args", f"model_version=m,base_url={server.url},api_key=none"]
-    found = lmms_results(tmp_path, *model, "--tasks", tasks)
+    results = lmms_results(tmp_path, *model, "--tasks", tasks)
     for rows in ours.values():
         for row in rows:
-            scores = found[lmms_name(row)]
+            scores = results[lmms_name(row)]
             assert {name: scores[name] for name in METRICS} == fractions(row)
             assert scores["accuracy_stderr_clustered"] > 0
             if row["form"] == "read":
@@ -202,10 +202,10 @@ def test_lmms_eval_scores_equal_ours(
 def test_lmms_eval_runs_with_its_dummy_model(data: Path, tmp_path: Path) -> None:
     export(data, tmp_path / "tasks", "format=lmms_eval", "setting=[image,caption]", "split=test_ood")
     model = ["--model", "dummy", "--model_args", "response=true", "--tasks", "travlr_cardinality", "--limit", "10"]
-    found = lmms_results(tmp_path, *model)
+    results = lmms_results(tmp_path, *model)
     outcomes = [score_reply("true", make_question(e)) for e in open_dataset(data)["test_ood"][:10]]
     for setting in ("image", "caption"):
-        scores = found[f"travlr_cardinality_{setting}_test_ood"]
+        scores = results[f"travlr_cardinality_{setting}_test_ood"]
         assert scores["accuracy"] == 0.5 and scores["couples_right"] == 0 == scores["unparsed"]
         assert scores["macro_f1"] == summary(outcomes).macro_f1 / 100
 
@@ -236,9 +236,9 @@ def test_lmms_eval_takes_every_task_and_form(task: str, tmp_path: Path) -> None:
             )
             assert message["content"][-1]["text"] == lmms.text(doc, form, setting, "reason", (6, 6))
         reply = answer(lmms.text(doc, form, "caption", "reason", (6, 6)), None)
-        found = lmms.results(doc, reply, form)
-        assert found["accuracy"]["right"] and found["accuracy"]["answer"] == lmms.target(doc, form)
-        assert found["macro_f1"]["scene"] == records.scene_key(example.scene)
+        results = lmms.results(doc, reply, form)
+        assert results["accuracy"]["right"] and results["accuracy"]["answer"] == lmms.target(doc, form)
+        assert results["macro_f1"]["scene"] == records.scene_key(example.scene)
 
 
 # Wrong use -----------------------------------------------------------------------------------------------------------

@@ -245,7 +245,7 @@ SIMPLE = [own(OddOneOut), own(Adjacency), *(f"tests.words:{name}" for name in ("
 @pytest.mark.parametrize("name", SIMPLE)
 def test_simple_task_is_balanced_and_holds_splits_apart(name: str) -> None:
     sampler = make_sampler(config_of(name))
-    seen: dict[tuple[bytes, int], str] = {}
+    splits_of: dict[tuple[bytes, int], str] = {}
     pairs: dict[str, set[tuple[str, ...]]] = {}
     for split in SPLITS:
         batch = sampler.examples(split, 0, 600)
@@ -257,12 +257,14 @@ def test_simple_task_is_balanced_and_holds_splits_apart(name: str) -> None:
         assert totals[shown].max() - totals[shown].min() <= 2 and abs(2 * true - totals).max() <= 1
         pairs[split] = {batch.pairs[number] for number in shown}
         for grid, query in zip(batch.grid, batch.query, strict=True):
-            assert (grid.tobytes(), int(query)) not in seen
-            seen[grid.tobytes(), int(query)] = split
+            assert (grid.tobytes(), int(query)) not in splits_of
+            splits_of[grid.tobytes(), int(query)] = split
     held_out = {tuple(pair) for pair in sampler.held_out()["pairs"]}
     assert not held_out & (pairs["train"] | pairs["validation"] | pairs["test_ind"])
     assert not held_out or pairs["test_ood"] == held_out
-    queries = [{query for (_, query), where in seen.items() if (where == "test_ood") == out} for out in (False, True)]
+    queries = [
+        {query for (_, query), where in splits_of.items() if (where == "test_ood") == out} for out in (False, True)
+    ]
     assert not sampler.held_out()["queries"] or not queries[0] & queries[1]
 
 
@@ -291,7 +293,7 @@ def test_audit_passes_simple_tasks(name: str, tmp_path: Path) -> None:
 
 def test_simple_task_strict_couples_differ_by_an_exchange(tmp_path: Path) -> None:
     config = config_of(own(Adjacency), preset="strict", image=Image())
-    seen = set()
+    texts_and_scenes = set()
     for split in SPLITS:
         examples = list(iterate(config, split, 0, 60))
         for one, other in zip(examples[0::2], examples[1::2], strict=True):
@@ -303,8 +305,10 @@ def test_simple_task_strict_couples_differ_by_an_exchange(tmp_path: Path) -> Non
         for answer in (False, True):
             times = Counter(tuple(example.pair) for example in examples if example.answer == answer)
             assert max(times.values()) - min(times.values()) <= 1
-        seen |= {(e.query, frozenset((o.colour, o.shape, o.row, o.column) for o in e.scene)) for e in examples}
-    assert len(seen) == 4 * 60
+        texts_and_scenes |= {
+            (e.query, frozenset((o.colour, o.shape, o.row, o.column) for o in e.scene)) for e in examples
+        }
+    assert len(texts_and_scenes) == 4 * 60
     generate_dataset(config, GenerateArguments(out=str(tmp_path / "d"), workers=1), log=lambda _: None)
     assert failed(tmp_path / "d") == set()
 

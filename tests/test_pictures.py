@@ -77,8 +77,8 @@ def checkpoint(folder: Path, statistics: Statistics | None) -> str:
     save_file(make_model("albef", "tiny", vocabulary=WORDS.size).state_dict(), folder / "albef.safetensors")
     WORDS.tokenizer.save_pretrained(folder)
     if statistics:
-        told = dict(zip(("image_mean", "image_std"), statistics, strict=True))
-        (folder / "preprocessor_config.json").write_text(json.dumps(told))
+        statistics_of_file = dict(zip(("image_mean", "image_std"), statistics, strict=True))
+        (folder / "preprocessor_config.json").write_text(json.dumps(statistics_of_file))
     return str(folder / "albef.safetensors")
 
 
@@ -86,33 +86,33 @@ def checkpoint(folder: Path, statistics: Statistics | None) -> str:
 def test_pixels_have_the_statistics_of_the_checkpoint(
     source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
-    seen: list[np.ndarray] = []
+    batches: list[np.ndarray] = []
     pixels_of = Albef.pixels_of
 
     def noted(model: Albef, inputs: Any) -> torch.Tensor:
-        seen.append(inputs.pixels.numpy().copy())
+        batches.append(inputs.pixels.numpy().copy())
         return pixels_of(model, inputs)
 
     monkeypatch.setattr(Albef, "pixels_of", noted)
-    folder, found = request.getfixturevalue(source), {}
+    folder, by_checkpoint = request.getfixturevalue(source), {}
     training = SHORT.changed(examples=1.0)
     for name, statistics in (("none", None), ("published", PUBLISHED), ("other", OTHER)):
         pretrained = checkpoint(tmp_path / name, statistics)
         config = albef(folder, tmp_path / "runs" / name, pretrained=pretrained, training=training)
         run(config, log=lambda line: None)
-        found[name] = list(seen)
-        seen.clear()
-    assert len(found["none"]) == len(found["other"]) > 4
-    for published, other in zip(found["none"], found["other"], strict=True):
+        by_checkpoint[name] = list(batches)
+        batches.clear()
+    assert len(by_checkpoint["none"]) == len(by_checkpoint["other"]) > 4
+    for published, other in zip(by_checkpoint["none"], by_checkpoint["other"], strict=True):
         values, same = (
             np.array(mean)[:, None, None] + pixels * np.array(std)[:, None, None]
             for pixels, (mean, std) in ((published, PUBLISHED), (other, OTHER))
         )
         np.testing.assert_allclose(values, same, atol=1e-5)
         assert values.max() == pytest.approx(1) and values.min() > -1e-5
-    assert all(map(np.array_equal, found["none"], found["published"]))
+    assert all(map(np.array_equal, by_checkpoint["none"], by_checkpoint["published"]))
     white = (1 - np.array(OTHER[0])) / OTHER[1]
-    blank = next(pixels for pixels in found["other"] if len(pixels) == 1)  # what captions are tested with
+    blank = next(pixels for pixels in by_checkpoint["other"] if len(pixels) == 1)  # what captions are tested with
     np.testing.assert_allclose(blank[0], np.broadcast_to(white[:, None, None], blank[0].shape), atol=1e-5)
 
 
@@ -144,9 +144,9 @@ def test_pixels_of_files_are_scaled_and_normalised(side: int) -> None:
     pictures, encoded = some_files(7)
     made = FilePictures("abcdefg", encoded, side, OTHER)
     for rows in ([3, 0, 6, 3], [5]):
-        found = made(np.array(rows))
-        assert found.is_contiguous() and found.dtype == torch.float32
-        np.testing.assert_array_equal(values_of(found, OTHER), [scale_picture(pictures[row], side) for row in rows])
+        pixels = made(np.array(rows))
+        assert pixels.is_contiguous() and pixels.dtype == torch.float32
+        np.testing.assert_array_equal(values_of(pixels, OTHER), [scale_picture(pictures[row], side) for row in rows])
     assert (values_of(made(np.array([0, FilePictures.BLANK])), OTHER)[1] == 255).all()
 
 

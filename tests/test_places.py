@@ -40,16 +40,16 @@ def raw() -> RawExamples:
 
 def moved(grid: np.ndarray) -> np.ndarray:
     """Grids in which one object of each has gone to an empty cell."""
-    random, found = np.random.default_rng(0), grid.copy()
-    for row in found:
+    random, moved = np.random.default_rng(0), grid.copy()
+    for row in moved:
         old, new = random.choice(np.flatnonzero(row)), random.choice(np.flatnonzero(row == 0))
         row[[old, new]] = row[[new, old]]
-    return found
+    return moved
 
 
 def elsewhere(caption: str) -> str:
     """A caption whose first object is in another cell: a column on, or back at the first."""
-    return re.sub(r"at (\w) ", lambda found: f"at {'BCDEFA'['ABCDEF'.index(found[1])]} ", caption, count=1)
+    return re.sub(r"at (\w) ", lambda match: f"at {'BCDEFA'['ABCDEF'.index(match[1])]} ", caption, count=1)
 
 
 def changes(name: str, options: dict[str, Any], regions: RegionSettings) -> Iterator[tuple[str, float, float]]:
@@ -60,7 +60,7 @@ def changes(name: str, options: dict[str, Any], regions: RegionSettings) -> Iter
     grid, captions = moved(before.grid), before.captions
     if config.test_settings == ("caption",):
         grid, captions = before.grid, [elsewhere(caption) for caption in before.captions]
-    examples = [Examples(told, words, visual) for told in (before, replace(before, grid=grid, captions=captions))]
+    examples = [Examples(case, words, visual) for case in (before, replace(before, grid=grid, captions=captions))]
     torch.manual_seed(0)
     made = examples[0].regions
     model, _ = build_model(config, words, made.dimension if made else 0, lambda line: None)
@@ -100,11 +100,11 @@ def variants() -> Iterator[Any]:
 
 @pytest.mark.parametrize(("name", "options", "regions"), list(variants()))
 def test_models_see_where_objects_are(name: str, options: dict[str, Any], regions: RegionSettings) -> None:
-    found = list(changes(name, options, regions))
-    assert [setting for setting, *_ in found] == (
+    cases = list(changes(name, options, regions))
+    assert [setting for setting, *_ in cases] == (
         ["caption"] if MODELS[name].architecture.sees == "nothing" else ["image", "image+caption"]
     )
-    for setting, change, noise in found:
+    for setting, change, noise in cases:
         assert change > max(1e-7, 100 * noise), setting
 
 
@@ -114,7 +114,7 @@ def test_models_see_where_objects_are(name: str, options: dict[str, Any], region
 def test_features_keep_width_sign_and_content() -> None:
     grid = random_grid(World(), 30)
     alone, whole = (make_regions(RegionSettings(), scenes_of(PAPER, grid), boxes) for boxes in (True, False))
-    (own, boxes, mask), (features, same_boxes, same_mask) = (found.take(np.arange(30)) for found in (alone, whole))
+    (own, boxes, mask), (features, same_boxes, same_mask) = (arrays.take(np.arange(30)) for arrays in (alone, whole))
     np.testing.assert_array_equal(boxes, same_boxes)
     np.testing.assert_array_equal(mask, same_mask)
     assert features.shape == own.shape and features.dtype == np.float32
@@ -127,15 +127,15 @@ def test_features_give_place_and_content_linearly() -> None:
     kinds = World().kinds
     shapes = np.array([World().shapes.index(shape) for _, shape, _ in kinds])
     grid = random_grid(World(), 400, share=0.2)
-    found = make_regions(RegionSettings(), scenes_of(PAPER, grid), takes_boxes=False)
-    features, boxes, mask = found.take(np.arange(400))
-    content = shapes[found.index[:-1][:, : mask.shape[1]][mask] - 1]
+    arrays = make_regions(RegionSettings(), scenes_of(PAPER, grid), takes_boxes=False)
+    features, boxes, mask = arrays.take(np.arange(400))
+    content = shapes[arrays.index[:-1][:, : mask.shape[1]][mask] - 1]
     centres = (boxes[mask][:, :2] + boxes[mask][:, 2:]) / 2
     targets = np.concatenate([centres, np.eye(len(World().shapes))[content]], 1)
     half = len(targets) // 2
-    seen = features[mask] - features[mask].mean(0)
-    weights, *_ = np.linalg.lstsq(seen[:half], targets[:half] - targets[:half].mean(0), rcond=1e-4)
-    read = seen[half:] @ weights + targets[:half].mean(0)
+    centred = features[mask] - features[mask].mean(0)
+    weights, *_ = np.linalg.lstsq(centred[:half], targets[:half] - targets[:half].mean(0), rcond=1e-4)
+    read = centred[half:] @ weights + targets[:half].mean(0)
     assert np.abs(read[:, :2] - centres[half:]).mean() < 1 / 30
     assert (read[:, 2:].argmax(1) == content[half:]).mean() > 0.98
 
@@ -146,8 +146,8 @@ def test_surroundings_fall_off_with_distance() -> None:
         grid = np.zeros((2, 36), int)
         grid[:, 0] = 5
         grid[1, list(cells)] = 1
-        found = make_regions(RegionSettings(), scenes_of(PAPER, grid), takes_boxes=False)
-        return np.diff(found.take([0, 1])[0][:, 0], axis=0)[0]
+        arrays = make_regions(RegionSettings(), scenes_of(PAPER, grid), takes_boxes=False)
+        return np.diff(arrays.take([0, 1])[0][:, 0], axis=0)[0]
 
     sizes = [float(np.linalg.norm(felt(cell))) for cell in (1, 7, 2, 3, 5)]
     assert sizes == sorted(sizes, reverse=True) and sizes[0] > 10 * sizes[-1] > 0
@@ -171,14 +171,14 @@ def test_surroundings_hold_objects_only() -> None:
 
 def test_features_stay_as_they_are() -> None:
     """The frozen numbers, which trained weights depend on, as they were when the README's were measured."""
-    boxes, seen = np.array([[[0, 0, 0.25, 0.5], [0.25, 0, 0.5, 0.5]]], np.float32), np.ones((1, 2), bool)
-    place = add_context(np.zeros((1, 2, 2048), np.float32), boxes, seen, seen)[0]
+    boxes, is_object = np.array([[[0, 0, 0.25, 0.5], [0.25, 0, 0.5, 0.5]]], np.float32), np.ones((1, 2), bool)
+    place = add_context(np.zeros((1, 2, 2048), np.float32), boxes, is_object, is_object)[0]
     features = np.zeros((1, 2, 2048), np.float32)
     features[0, 1, :8] = np.arange(1, 9)
-    around = add_context(features, boxes, seen, seen)[0, 0] - place[0]
+    around = add_context(features, boxes, is_object, is_object)[0, 0] - place[0]
     felt = np.flatnonzero(around > 0.1)
-    known = [[2.07, 1.48, 0.86, 0.46, 0.0], [0.65, 2.56, 1.05, 0.62, 0.36]]
-    np.testing.assert_allclose(place[:, :5], known, atol=0.006)
+    expected = [[2.07, 1.48, 0.86, 0.46, 0.0], [0.65, 2.56, 1.05, 0.62, 0.36]]
+    np.testing.assert_allclose(place[:, :5], expected, atol=0.006)
     assert felt[np.argsort(around[felt])].tolist() == [380, 1362, 1190, 654, 62, 956, 2017, 512]
 
 

@@ -38,14 +38,14 @@ _EXAMPLES: dict[tuple[str, str], list[Example]] = {}
 
 def examples(name: str, number: int = FEW, split: str = "test_ind") -> list[Example]:
     """Examples of a task, by shape or colour where the task has both."""
-    known = _EXAMPLES.setdefault((name, split), [])
-    if len(known) < number:
-        known[:] = iterate(use_task(name).Config(task=name, image=Image(cell=8)), split, 0, number)
-    return known[:number]
+    cached = _EXAMPLES.setdefault((name, split), [])
+    if len(cached) < number:
+        cached[:] = iterate(use_task(name).Config(task=name, image=Image(cell=8)), split, 0, number)
+    return cached[:number]
 
 
-def request(example: Example, setting: str, form: str = "true_false", *others: Any, **named: Any) -> list[Any]:
-    return messages(make_question(example, form), example, setting, *others, **named)
+def request(example: Example, setting: str, form: str = "true_false", *others: Any, **more: Any) -> list[Any]:
+    return messages(make_question(example, form), example, setting, *others, **more)
 
 
 def text_of(message: list[dict[str, Any]]) -> str:
@@ -98,12 +98,12 @@ def test_messages_hide_the_answer(name: str, form: str) -> None:
 
 def test_messages_keep_the_wording_of_their_version() -> None:
     """Whoever changes a text raises `version` in wording.toml, and both values here."""
-    told = hashlib.sha256()
+    digest = hashlib.sha256()
     for name in ("spatiality", "cardinality", "quantifiers", "comparison"):
         for form, setting, prompt in itertools.product(FORMS, SETTINGS, PROMPTS):
             for example in examples(name, 4):
-                told.update(text_of(request(example, setting, form, prompt)).encode())
-    assert (WORDING_VERSION, told.hexdigest()[:16]) == ("1", "96c4b7df2e9a7b99")
+                digest.update(text_of(request(example, setting, form, prompt)).encode())
+    assert (WORDING_VERSION, digest.hexdigest()[:16]) == ("1", "96c4b7df2e9a7b99")
 
 
 def test_messages_refuse_unknown_names() -> None:
@@ -160,9 +160,9 @@ def test_make_question_agrees_with_the_query_in_every_form(name: str, split: str
     for example in examples(name, 400, split):
         query = parse_query_form(example.query_form)
         assert make_question(example).answer == str(example.answer).lower()
-        asked = make_question(example, "open")
-        assert implied(name, query.args, asked.answer) == example.answer
-        assert not asked.wordings or asked.answer in asked.wordings
+        question = make_question(example, "open")
+        assert implied(name, query.args, question.answer) == example.answer
+        assert not question.wordings or question.answer in question.wordings
         task = task_class(name)
         listed = task.alternatives(example.scene, **task.by_name(query.args))
         alternatives = [tuple(arguments.values()) for arguments in listed]
@@ -176,7 +176,7 @@ def test_make_question_agrees_with_the_query_in_every_form(name: str, split: str
         assert chosen.wordings[chosen.answer][0] + "." == query_text(Query(name, true[0]))
         assert make_question(example, "read").scene == example.scene
         if name == "cardinality":
-            assert asked.answer == str(counted(example.scene, query.args[1]))
+            assert question.answer == str(counted(example.scene, query.args[1]))
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -29,8 +29,8 @@ def commands(start: str) -> list[str]:
     """Arguments of every command that begins with `start`, in lines of code blocks and in inline code."""
     text = "\n".join(page.read_text() for page in SHOWN)
     shown = rf"(?:{start})(?: ([^`\n]+))?"
-    found = re.findall(rf"^\$ {shown}$", text, re.MULTILINE) + re.findall(rf"`{shown}`", text)
-    return sorted(set(found))
+    commands = re.findall(rf"^\$ {shown}$", text, re.MULTILINE) + re.findall(rf"`{shown}`", text)
+    return sorted(set(commands))
 
 
 GENERATE = commands(r"python -m travlr\.generate|bash setup\.sh generate")
@@ -115,13 +115,13 @@ def anchors(page: Path) -> set[str]:
 
 def imported_names() -> list[tuple[str, str]]:
     """Modules and names of ours that the Python code on the pages imports."""
-    found: set[tuple[str, str]] = set()
+    names: set[tuple[str, str]] = set()
     for page in SHOWN:
         for block in re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL):
             for node in ast.walk(ast.parse(block)):
                 if isinstance(node, ast.ImportFrom) and node.module:
-                    found |= {(node.module, alias.name) for alias in node.names}
-    return sorted(found)
+                    names |= {(node.module, alias.name) for alias in node.names}
+    return sorted(names)
 
 
 @pytest.mark.parametrize(("module", "name"), imported_names())

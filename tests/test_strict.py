@@ -101,10 +101,10 @@ def test_strict_cardinality_balances_other_shapes_with_the_number() -> None:
     numbers: dict[bool, list[int]] = {True: [], False: []}
     for couple in couples_of(config_of("task=cardinality", "preset=strict"), "train", 500):
         for example in couple:
-            asked, queried = json.loads(example.query_form)["args"]
+            number, queried = json.loads(example.query_form)["args"]
             counts = Counter(o.shape for o in example.scene)
-            numbers[example.answer].append(sum(n == asked for shape, n in counts.items() if shape != queried))
-    frequency = {answer: [seen.count(n) / len(seen) for n in range(4)] for answer, seen in numbers.items()}
+            numbers[example.answer].append(sum(n == number for shape, n in counts.items() if shape != queried))
+    frequency = {answer: [counts.count(n) / len(counts) for n in range(4)] for answer, counts in numbers.items()}
     best_rule = sum(map(max, zip(*frequency.values(), strict=True))) / 2
     assert best_rule < 0.72  # 2/3, where counts allow
 
@@ -144,16 +144,16 @@ def test_strict_comparison_numbers_predict_as_documented() -> None:
     task: Any = generator(config_of(*CONFIGS["comparison"])).sampler.task
     for side, due, third_leads in (("in", 0.7333, 0.5778), ("out", 0.75, 0.7333)):
         pairs = [pair for pair in task.pairs if (list(pair) in task.held_out()["pairs"]) == (side == "out")]
-        seen: dict[Any, list[float]] = {}
+        chances: dict[Any, list[float]] = {}
         leads = 0.0
         for _, first, second in pairs:
             a, b = int(first), int(second)
             chains = task._chain_of_pair[task.pair_number(("comparison", a, b))].tolist()
             for chain in chains:
-                share = 1 / len(chains) / len(pairs)
-                seen.setdefault((a, *sorted([a, b, *chain])), [0, 0])[a < b] += share
-                leads += share * (max(chain) > max(a, b))
-        assert sum(map(max, seen.values())) == pytest.approx(due, abs=1e-4)
+                chance = 1 / len(chains) / len(pairs)
+                chances.setdefault((a, *sorted([a, b, *chain])), [0, 0])[a < b] += chance
+                leads += chance * (max(chain) > max(a, b))
+        assert sum(map(max, chances.values())) == pytest.approx(due, abs=1e-4)
         assert leads == pytest.approx(third_leads, abs=1e-4)
 
 

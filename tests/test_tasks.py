@@ -61,11 +61,11 @@ ALL = {**PAPER, **OTHERS}
 def read_caption(caption: str) -> list[tuple[str, str, str, int]]:
     """(colour, shape, column, row) of each object."""
     listed = caption.split("There is ")[1].rstrip(".").replace(" and ", ", ").split(", ")
-    found = [re.fullmatch(r"an? (?:small |medium |large )?(\w+) (\w+) at (\w) (\d+)", text) for text in listed]
-    return [(m[1], m[2], m[3], int(m[4])) for m in found if m]
+    matches = [re.fullmatch(r"an? (?:small |medium |large )?(\w+) (\w+) at (\w) (\d+)", text) for text in listed]
+    return [(m[1], m[2], m[3], int(m[4])) for m in matches if m]
 
 
-def named(words: str, objects: list[tuple[str, str, str, int]]) -> list[tuple[str, str, str, int]]:
+def having(words: str, objects: list[tuple[str, str, str, int]]) -> list[tuple[str, str, str, int]]:
     """Objects that a noun phrase describes."""
     wanted = {w.removesuffix("s") for w in words.split()} - {"object"}
     return [o for o in objects if wanted <= {o[0], o[1]}]
@@ -74,7 +74,7 @@ def named(words: str, objects: list[tuple[str, str, str, int]]) -> list[tuple[st
 def truth(objects: list[tuple[str, str, str, int]], query: str) -> tuple[bool, tuple[str, ...], str]:
     """Answer, pair and the phrases that the query names, by the rules of section 3 of the paper."""
     if m := re.fullmatch(r"The (.+) is (to the left of|to the right of|above|below) the (.+)\.", query):
-        (first,), (second,) = named(m[1], objects), named(m[3], objects)
+        (first,), (second,) = having(m[1], objects), having(m[3], objects)
         if "to the" in m[2]:
             return (first[2] < second[2]) == ("left" in m[2]), ("horizontal", first[2], second[2]), m[1] + "|" + m[3]
         return (
@@ -83,14 +83,14 @@ def truth(objects: list[tuple[str, str, str, int]], query: str) -> tuple[bool, t
             m[1] + "|" + m[3],
         )
     if m := re.fullmatch(r"There (?:is|are) (\d+) (.+) objects?\.", query):
-        count = len(named(m[2], objects))
+        count = len(having(m[2], objects))
         return count == int(m[1]), (m[2], str(count)), m[2] + "|" + m[1]
     if m := re.fullmatch(r"There are (more|fewer) (.+) than (.+)\.", query):
-        a, b = len(named(m[2], objects)), len(named(m[3], objects))
+        a, b = len(having(m[2], objects)), len(having(m[3], objects))
         return (a > b if m[1] == "more" else a < b), ("comparison", str(a), str(b)), m[2] + "|" + m[3]
     m = re.fullmatch(r"(All|Not all|Some of|None of|Only|Not only) the (.+) objects are (.+) objects\.", query)
     assert m, query
-    x, y = set(named(m[2], objects)), set(named(m[3], objects))
+    x, y = set(having(m[2], objects)), set(having(m[3], objects))
     facts = {"All": not x - y, "None of": not x & y, "Only": not y - x}
     facts |= {"Not all": not facts["All"], "Some of": not facts["None of"], "Not only": not facts["Only"]}
     opposite = {"All": "Not all", "Some of": "None of", "Only": "Not only"}
@@ -143,15 +143,15 @@ def test_examples_have_the_answers_and_pairs_of_their_texts(tasks: dict[str, Any
 @pytest.mark.parametrize("name", ALL)
 def test_examples_hold_pairs_and_queries_apart(tasks: dict[str, Any], name: str) -> None:
     task = tasks[name]
-    seen: dict[str, tuple[set[Any], set[Any]]] = {}
+    pairs_and_queries: dict[str, tuple[set[Any], set[Any]]] = {}
     for split in SPLITS:
         rows = rows_of(task, split, 4000)
-        seen[split] = (set(rows.pairs), set(rows.queries))
+        pairs_and_queries[split] = (set(rows.pairs), set(rows.queries))
     held_out = {tuple(p) for p in task.held_out()["pairs"]}
-    assert seen["test_ood"][0] == held_out
+    assert pairs_and_queries["test_ood"][0] == held_out
     for split in IN_DISTRIBUTION:
-        assert not seen[split][0] & held_out
-        assert not seen[split][1] & seen["test_ood"][1]
+        assert not pairs_and_queries[split][0] & held_out
+        assert not pairs_and_queries[split][1] & pairs_and_queries["test_ood"][1]
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -186,14 +186,14 @@ def test_examples_are_balanced_at_every_length(tasks: dict[str, Any], name: str,
 @pytest.mark.parametrize("name", ALL)
 def test_examples_never_repeat(tasks: dict[str, Any], name: str) -> None:
     """As a set of objects with a query text, within and across splits, streamed training examples included."""
-    seen: set[tuple[bytes, str]] = set()
+    scenes: set[tuple[bytes, str]] = set()
     total = 0
     for split, start in [(s, 0) for s in SPLITS] + [("train", 40_000)]:
         batch = tasks[name].examples(split, start, start + 4000)
         texts = [query_text(q) for q in batch.queries]
-        seen |= {(grid.tobytes(), texts[q]) for grid, q in zip(batch.grid, batch.query, strict=True)}
+        scenes |= {(grid.tobytes(), texts[q]) for grid, q in zip(batch.grid, batch.query, strict=True)}
         total += 4000
-    assert len(seen) == total
+    assert len(scenes) == total
 
 
 SCANT: dict[str, Config] = {
@@ -228,16 +228,16 @@ SCANT: dict[str, Config] = {
 @pytest.mark.parametrize("name", SCANT)
 def test_sampler_exhausts_scant_worlds_and_refuses_more(name: str) -> None:
     task = make_sampler(SCANT[name])
-    seen: set[tuple[bytes, int]] = set()
+    scenes: set[tuple[bytes, int]] = set()
     total = 0
     for split in SPLITS:
         limit = min(task.limits[split], 20_000)
         if limit:
             batch = task.examples(split, 0, limit)
-            seen |= {(g.tobytes(), int(q)) for g, q in zip(batch.grid, batch.query, strict=True)}
+            scenes |= {(g.tobytes(), int(q)) for g, q in zip(batch.grid, batch.query, strict=True)}
             total += limit
     assert total > 0
-    assert len(seen) == total
+    assert len(scenes) == total
     config = SCANT[name]
     wanted = task.limits["train"] + 1
     with pytest.raises(ValueError, match=rf"count\.train={wanted}.*at most {wanted - 1} .*train"):
@@ -288,8 +288,8 @@ def test_spatiality_holds_out_the_papers_columns_and_rows(tasks: dict[str, Any])
     assert {frozenset(p[1:]) for p in out if p[0] == "vertical"} == rows
     assert len(out) == 12  # both orders
     assert len(pairs_in(tasks["spatiality"], "train")) == 60 - 12
-    named = [n for n in tasks["spatiality"].held_out()["queries"]]
-    assert len(named) == 119  # 20 % of the 595 pairs of 35 objects
+    queries = [n for n in tasks["spatiality"].held_out()["queries"]]
+    assert len(queries) == 119  # 20 % of the 595 pairs of 35 objects
 
 
 def test_spatiality_shows_three_different_objects(tasks: dict[str, Any]) -> None:
@@ -351,7 +351,7 @@ def test_cardinality_released_total_predicts_the_answer(tasks: dict[str, Any]) -
 def regions(caption: str, query: str) -> dict[str, int]:
     first, second = truth(read_caption(caption), query)[2].split("|")
     objects = read_caption(caption)
-    x, y = set(named(first, objects)), set(named(second, objects))
+    x, y = set(having(first, objects)), set(having(second, objects))
     return {"both": len(x & y), "first": len(x - y), "second": len(y - x), "rest": len(set(objects) - x - y)}
 
 
@@ -368,20 +368,20 @@ def test_quantifiers_differ_from_their_complement_in_one_region(tasks: dict[str,
     """The set not asked about has the same sizes as often for true as for false; all regions are filled but one."""
     sizes: dict[str, Counter[int]] = defaultdict(Counter)
     for caption, query, pair, _ in rows_of(tasks["quantifiers"], "train", 9600):  # 40 rounds
-        found = regions(caption, query)
-        sizes[pair[0]][found["first" if "only" in pair[0] else "second"]] += 1
-        empty = [name for name in ("both", "first", "second") if not found[name]]
+        sizes_of = regions(caption, query)
+        sizes[pair[0]][sizes_of["first" if "only" in pair[0] else "second"]] += 1
+        empty = [name for name in ("both", "first", "second") if not sizes_of[name]]
         assert empty == {"all": ["first"], "none": ["both"], "only": ["second"]}.get(pair[0], [])
-        assert 2 <= found["rest"] <= 8
-        assert max(found["both"], found["first"], found["second"]) <= 5
+        assert 2 <= sizes_of["rest"] <= 8
+        assert max(sizes_of["both"], sizes_of["first"], sizes_of["second"]) <= 5
     for vacant, other in (("all", "not all"), ("none", "some"), ("only", "not only")):
         assert sizes[vacant] == sizes[other]
 
 
 def test_quantifiers_released_are_solved_without_the_set(tasks: dict[str, Any]) -> None:
     for caption, query, _, answer in rows_of(tasks["quantifiers as released"], "train", 1000):
-        found = regions(caption, query)
-        spare = found["first" if "nly" in query else "second"]
+        sizes_of = regions(caption, query)
+        spare = sizes_of["first" if "nly" in query else "second"]
         vacant = query.startswith(("All", "None", "Only"))
         assert answer == ((spare > 0) == vacant)
 
@@ -516,17 +516,17 @@ def test_sampler_keeps_its_promises_for_any_config(config: Config) -> None:
         assert "\n" not in str(error)
         assert re.match(r"[\w.]+(=|:| )", str(error)), error
         return
-    seen: set[tuple[bytes, int]] = set()
+    scenes: set[tuple[bytes, int]] = set()
     total = 0
     for split in SPLITS:
         count = min(task.limits[split], MOST)
         assert count >= min(getattr(config.count, split), MOST)
         if count:
             batch = task.examples(split, 0, count)
-            seen |= {(g.tobytes(), int(q)) for g, q in zip(batch.grid, batch.query, strict=True)}
+            scenes |= {(g.tobytes(), int(q)) for g, q in zip(batch.grid, batch.query, strict=True)}
             total += count
             for caption, query, pair, answer in Rows(task, batch):
                 assert truth(read_caption(caption), query)[:2] == (answer, pair), (caption, query)
-    assert len(seen) == total
+    assert len(scenes) == total
     with pytest.raises(ValueError, match="at most"):
         task.examples("train", 0, task.limits["train"] + 1)
