@@ -6,6 +6,7 @@ import shlex
 from pathlib import Path
 
 from travlr.audit.checks import audit
+from travlr.corpora import is_corpus
 from travlr.dataset import open_dataset
 from travlr.formats.manifest import file_problem, has_manifest
 from travlr.generate import GenerateArguments, generate_dataset
@@ -41,6 +42,8 @@ def prepare_dataset(data: str | None, task: str, runs: str, log: Log) -> Path:
     if problem := next(filter(None, (file_problem(folder, file) for file in dataset.manifest["files"])), None):
         raise ValueError(f"data={folder}: {problem}; generate it again with python -m travlr.generate")
     digest = str(dataset.manifest["content_digest"])
+    if is_corpus(dataset):
+        return folder
     if not any(digest in settings.read_text(encoding="utf-8") for settings in Path(runs).glob("*/settings.yaml")):
         log(f"{folder}: auditing the dataset, because no run in {runs} has it")
         if failed := [check for check in audit(folder) if check.status == "FAIL"]:

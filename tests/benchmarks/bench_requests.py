@@ -12,7 +12,8 @@ from pathlib import Path
 
 from render.image import IMAGE_STYLES
 from train.ask.config import Evaluation, ShownStyle
-from train.ask.evaluation import SceneStyle, requests
+from train.ask.evaluation import requests
+from train.ask.examples import ShownExamples
 from travlr.dataset import open_dataset
 from travlr.generate import generator
 from travlr.tasks import config_from_dict
@@ -35,10 +36,10 @@ def main(folder: Path) -> None:
         )  # fmt: skip
         for form in ("true_false", "choice"):
             asked = config.changed(form=form)
-            shown = SceneStyle(asked, dataset)
-            list(itertools.islice(requests(asked, dataset, shown), 100))  # reads files, draws sprites
+            shown = ShownExamples(asked, dataset)
+            list(itertools.islice(requests(asked, shown), 100))  # reads files, draws sprites
             started = time.process_time()
-            made = sum(1 for _ in requests(asked, dataset, shown))
+            made = sum(1 for _ in requests(asked, shown))
             print(f"{style:<10} {form:<11} {made / (time.process_time() - started):,.0f} requests/s")
 
 

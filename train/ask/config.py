@@ -6,9 +6,11 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
-from travlr.config import CaptionStyle, ImageStyle, one_of
+from render.image import IMAGE_STYLES
+from travlr.config import CaptionStyle, one_of
+from travlr.corpora.items import MATCH
 from travlr.files import path_digest
 from travlr.questions import FORMS, PROMPTS, most_tokens
 from travlr.questions.forms import SETTINGS
@@ -16,6 +18,7 @@ from travlr.scene import SPLITS
 from travlr.settings import PathText, Settings, as_written
 from travlr.tasks import TASKS, check_name
 
+BLANK, SHUFFLED = "blank", "shuffled"  # ways of showing pictures, beside the styles of scenes
 FIXED_ANSWERS = ("true_false", "choice")  # the forms that answers=likelihood is for
 
 
@@ -23,10 +26,16 @@ def _listed(value: Any) -> Any:
     return [value] if isinstance(value, str) else () if value is None else value
 
 
-class ShownStyle(Settings):
-    """How a model is shown the scenes of a dataset; null for the dataset's own style."""
+def _task_name(name: str | None) -> str:
+    return name if name == MATCH else check_name(name) if name else ""
 
-    image: ImageStyle | None = Field(None, description="of pictures, null for the dataset's")
+
+class ShownStyle(Settings):
+    """How a model is shown the examples of a dataset; null for the dataset's own style."""
+
+    image: Annotated[str, one_of("style.image", (*IMAGE_STYLES, BLANK, SHUFFLED))] | None = Field(
+        None, description="of pictures, null for the dataset's; blank: white ones, shuffled: those of other items"
+    )
     caption: CaptionStyle | None = Field(None, description="of captions, null for the dataset's")
 
 
@@ -41,19 +50,24 @@ class Evaluation(Settings):
         "quotes, URL#NAME says both); or a matcher, which scores a picture and a sentence: CLIP and its kind, "
         "visualbert:FILE, uniter:FILE, lxmert:FILE, albef:FILE, or your function as module:function",
     )
-    task: Annotated[str, AfterValidator(check_name)] = Field(
-        "cardinality", description=f"{', '.join(TASKS)}, or your own as package.module:Class"
+    task: Annotated[str, BeforeValidator(_task_name)] = Field(
+        "",
+        description=f"{', '.join(TASKS)}, or your own as package.module:Class; empty for that of data, or cardinality",
     )
     data: PathText | None = Field(
-        None, description="a dataset; null for data/TASK, which is generated if it is missing"
+        None,
+        description="a dataset, such as a corpus of others that travlr.convert has written; null for data/TASK, which "
+        "is generated if it is missing",
     )
     setting: Annotated[tuple[Annotated[str, one_of("setting", SETTINGS)], ...], BeforeValidator(_listed)] = Field(
         (), description="what the model sees, one or several, such as [image,caption]; empty for all that it takes"
     )
     split: Annotated[tuple[Annotated[str, one_of("split", SPLITS)], ...], BeforeValidator(_listed)] = Field(
-        ("test_ind", "test_ood"), min_length=1, description="one or several"
+        (), description="one or several; empty for the test splits of data"
     )
-    limit: int | None = Field(500, ge=2, description="the first examples of each split, in whole couples; null for all")
+    limit: int | None = Field(
+        500, ge=2, description="the first examples of each split, in whole couples or items; null for all"
+    )
     form: Annotated[str, one_of("form", FORMS)] = Field(
         "true_false", description="true_false, choice (of statements), open (a number or a word) or read (the scene)"
     )

@@ -4,31 +4,32 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from render.text import make_captioner
-from train.ask.config import Evaluation, ShownStyle, reply_settings
+from train.ask.config import Evaluation, reply_settings
+from train.ask.examples import ShownExamples, whole_units
 from train.ask.matchers.loading import digest_weights_of, is_matcher, load_matcher, short_model_name
 from train.ask.requests import REFUSED, Backend, Reply, Request
 from train.config import RegionSettings
 from train.prepare import prepare_dataset
 from train.results.answers import AnswerFile, AnswerRecord, request_key
-from train.results.columns import Row
+from train.results.columns import TEST_SPLITS, Row
 from train.results.metrics import ExampleFacts, result_columns
 from train.results.provenance import provenance
 from train.results.store import read_results, start_run, write_results
 from travlr.baselines import best_unbound, dataset_baselines
-from travlr.config import Style
-from travlr.dataset import Dataset, Example, open_dataset
-from travlr.generate import renderer_of
+from travlr.corpora.items import MATCH
+from travlr.dataset import Dataset, open_dataset
+from travlr.metrics import picture_clusters
+from travlr.plugins import is_import
 from travlr.questions import WORDING_VERSION, make_question, messages, score_reply
 from travlr.questions.forms import SETTINGS
 from travlr.settings import Log
-from travlr.tasks import config_from_dict, use_task
+from travlr.tasks import use_task
 from travlr.workers import Progress
 
 
@@ -38,18 +39,18 @@ def evaluate(config: Evaluation, log: Log = print) -> list[Row]:
     Replies of earlier calls with the same settings are used again. Raises `ValueError`, in one line, for every failure;
     the replies until then are saved.
     """
-    use_task(config.task)
+    config = config.changed(task=chosen_task(config))
     dataset = open_dataset(prepare_dataset(config.data, config.task, config.runs, log))
-    _check_dataset(config, dataset)
-    style = SceneStyle(config, dataset)
-    model, resolved = load_backend(config, dataset.folder, log)
-    config = config.changed(setting=chosen_settings(config, model))
+    config = config.changed(split=chosen_splits(config, dataset))
+    examples = ShownExamples(config, dataset)
+    model, resolved = load_backend(config, dataset, log)
+    config = config.changed(setting=chosen_settings(config, model, examples.is_corpus))
+    resolved |= {"style": examples.style, "corpus": (dataset.manifest.get("corpus") or {}).get("name")}
     digest = dataset.manifest["content_digest"]
-    resolved["style"] = style.style.model_dump()
     settings = reply_settings(config, **resolved, wording=WORDING_VERSION, dataset=digest, setting=None)
     folder = start_run(Path(config.runs), settings, str(dataset.folder))
-    new, tokens = ask(config, model, dataset, style, folder, log)
-    rows = result_rows(config, resolved, dataset, folder)
+    new, tokens = ask(config, model, examples, folder, log)
+    rows = result_rows(config, resolved, examples, folder)
     write_results(folder, rows)
     log(f"{folder}: {new:,} new {'reply' if new == 1 else 'replies'}" + (f", {tokens:,} tokens" if tokens else ""))
     most = max((row["examples"] for row in rows), default=0)
@@ -60,13 +61,30 @@ def evaluate(config: Evaluation, log: Log = print) -> list[Row]:
     ]
 
 
-def _check_dataset(config: Evaluation, dataset: Dataset) -> None:
-    for split in config.split:
+def chosen_task(config: Evaluation) -> str:
+    """The task of the settings, or else of their dataset; a user's own is imported where the user names it."""
+    task = config.task
+    if not task:
+        task = open_dataset(config.data).task if config.data and Path(config.data).exists() else "cardinality"
+        if is_import(task):
+            raise ValueError(
+                f"data={config.data}: its task is a user's own, and files import no code; give task={task}"
+            )
+    if task != MATCH:
+        use_task(task)
+    return task
+
+
+def chosen_splits(config: Evaluation, dataset: Dataset) -> tuple[str, ...]:
+    """The splits of the settings, or else the test splits of the dataset. Raises `ValueError` for one that it lacks."""
+    splits = config.split or tuple(s for s in TEST_SPLITS if s in dataset.splits and len(dataset[s]))
+    for split in splits or ("test_ind",):
         if split not in dataset.splits or not len(dataset[split]):
             raise ValueError(f"data={dataset.folder}: has no split {split}; it has {', '.join(dataset.splits)}")
+    return splits
 
 
-def load_backend(config: Evaluation, data: Path, log: Log) -> tuple[Backend, dict[str, Any]]:
+def load_backend(config: Evaluation, dataset: Dataset, log: Log) -> tuple[Backend, dict[str, Any]]:
     """The model, and what identifies it: its name without folders, its origin, and a digest of its weights."""
     if config.server is not None:
         from train.ask.server import Server
@@ -76,7 +94,7 @@ def load_backend(config: Evaluation, data: Path, log: Log) -> tuple[Backend, dic
 
     name = Path(config.model).name if Path(config.model).is_dir() else config.model
     if is_run(config.model):
-        return TrainedModel(config, data, log), {"model": name, "origin": "trained", "weights": f"run {name}"}
+        return TrainedModel(config, dataset.folder, log), {"model": name, "origin": "trained", "weights": f"run {name}"}
     if is_matcher(config.model, config.revision):
         return _matcher_backend(config)
     from train.ask.local import ChatModel, digest_weights
@@ -112,83 +130,43 @@ def _matcher_backend(config: Evaluation) -> tuple[Backend, dict[str, Any]]:
     }
 
 
-def chosen_settings(config: Evaluation, model: Backend) -> tuple[str, ...]:
-    """What the model sees: the settings, or all that it takes. Raises `ValueError` for one that it does not take."""
-    if blind := [setting for setting in config.setting if setting not in model.settings]:
-        raise ValueError(f"setting={blind[0]}: model={config.model} takes {' and '.join(model.settings)} alone")
-    return config.setting or model.settings
-
-
-# Styles --------------------------------------------------------------------------------------------------------------
-
-
-class SceneStyle:
-    """Shows the scenes of a dataset in a style, without writing another dataset.
-
-    Raises `ValueError` if the dataset does not say how its scenes are drawn, and the settings give a style.
-    """
-
-    def __init__(self, config: Evaluation, dataset: Dataset) -> None:
-        self.style, self._renderer, self._captioner = Style(), None, None
-        changes, values = config.style, dataset.manifest["config"]
-        if not values:
-            if changes != ShownStyle():
-                raise ValueError(f"style: data={dataset.folder} does not say how its scenes are drawn; leave style out")
-            return
-        own = config_from_dict(values)
-        self.world = own.world
-        self.style = Style(image=changes.image or own.style.image, caption=changes.caption or own.style.caption)
-        if self.style.image != own.style.image:
-            self._renderer = renderer_of(own.changed(style=self.style))
-        if self.style.caption != own.style.caption:
-            self._captioner = make_captioner(self.style.caption, own.world)
-
-    def __call__(self, example: Example) -> Example:
-        """The example with its picture and its caption in the style."""
-        if self._renderer is not None:
-            grid = np.zeros((1, self.world.cells), np.intp)
-            for o in example.scene:
-                grid[0, o.row * self.world.columns + o.column] = self.world.number[o.size, o.shape, o.colour]
-            example = replace(example, image=self._renderer.pngs(grid)[0])
-        if self._captioner is not None:
-            example = replace(example, caption=self._captioner.caption(example.scene))
-        return example
+def chosen_settings(config: Evaluation, model: Backend, is_corpus: bool) -> tuple[str, ...]:
+    """What the model sees: the settings, or all that it takes and the dataset has. Raises `ValueError` for others."""
+    for name, takes in (("model", model.settings), ("data", ("image",) if is_corpus else SETTINGS)):
+        if blind := [setting for setting in config.setting if setting not in takes]:
+            what = f"{name}={getattr(config, name)} {'takes' if name == 'model' else 'has'} {' and '.join(takes)} alone"
+            raise ValueError(f"setting={blind[0]}: {what}")
+    settings = config.setting or tuple(s for s in model.settings if s == "image" or not is_corpus)
+    if not settings:
+        raise ValueError(f"data={config.data}: is about pictures, which model={config.model} does not take")
+    return settings
 
 
 # Requests ------------------------------------------------------------------------------------------------------------
 
 
-def example_numbers(config: Evaluation, dataset: Dataset, split: str) -> range:
-    """The numbers of the examples of an evaluation: the first `limit`, in whole couples."""
-    total = len(dataset[split])
-    return range(total if config.limit is None else min(total, config.limit - config.limit % 2))
-
-
-def requests(config: Evaluation, dataset: Dataset, style: SceneStyle) -> Iterator[Request]:
+def requests(config: Evaluation, examples: ShownExamples) -> Iterator[Request]:
     """Every request, made as it is needed."""
     for split in config.split:
         for setting in config.setting:
-            for number in example_numbers(config, dataset, split):
-                example = style(dataset[split][number])
+            for example, picture in examples.shown(split):
                 question = make_question(example, config.form)
-                chat = messages(question, example, setting, config.prompt, dataset.grid)
-                yield Request(example.id, split, setting, chat, question, request_key(chat))
+                chat = messages(question, example, setting, config.prompt, examples.dataset.grid)
+                yield Request(example.id, split, setting, chat, question, request_key(chat), picture)
 
 
 # Replies -------------------------------------------------------------------------------------------------------------
 
 
-def ask(
-    config: Evaluation, model: Backend, dataset: Dataset, style: SceneStyle, folder: Path, log: Log
-) -> tuple[int, int]:
+def ask(config: Evaluation, model: Backend, examples: ShownExamples, folder: Path, log: Log) -> tuple[int, int]:
     """Send the requests that have no answer yet, and save each reply as it arrives. Returns the number of new replies
     and of their tokens."""
     new = tokens = 0
-    total = len(config.setting) * sum(len(example_numbers(config, dataset, split)) for split in config.split)
+    total = len(config.setting) * sum(map(examples.count, config.split))
     with AnswerFile(folder) as answers, Progress(total, log, "replies") as progress:
 
         def unanswered() -> Iterator[Request]:
-            for request in requests(config, dataset, style):
+            for request in requests(config, examples):
                 answer = answers.answers.get((request.split, request.setting, request.id))
                 if answer is None or answer.request != request.key:
                     yield request
@@ -230,20 +208,30 @@ def make_record(request: Request, reply: Reply) -> AnswerRecord:
 # Results -------------------------------------------------------------------------------------------------------------
 
 
-def read_facts(dataset: Dataset, split: str, count: int) -> ExampleFacts:
+def read_facts(examples: ShownExamples, split: str, count: int) -> ExampleFacts:
     """The facts that scores need about the first `count` examples of a split."""
-    table = dataset[split].columns("id", "answer", "pair", "objects").slice(0, count)
-    names = ("row", "column", "colour", "shape", "size")  # without marks of the query
-    keys = [json.dumps(sorted([o[n] for n in names] for o in scene)) for scene in table["objects"].to_pylist()]
-    scenes = np.unique(keys, return_inverse=True)[1]
-    groups = [pair[0] for pair in table["pair"].to_pylist()]
-    return ExampleFacts(table["id"].to_pylist(), table["answer"].to_numpy().astype(bool), groups, scenes)
+    table = examples.dataset[split].columns("id", "answer", "objects").slice(0, count)
+    columns = {name: values[:count] for name, values in examples.columns(split).items()}
+    if examples.is_corpus:
+        clusters = picture_clusters(columns["picture"], columns["couple"])
+    else:
+        names = ("row", "column", "colour", "shape", "size")  # without marks of the query
+        keys = [json.dumps(sorted([o[n] for n in names] for o in scene)) for scene in table["objects"].to_pylist()]
+        clusters = np.unique(keys, return_inverse=True)[1]
+    return ExampleFacts(
+        ids=table["id"].to_pylist(),
+        answers=table["answer"].to_numpy().astype(bool),
+        groups=columns["axis"].tolist(),
+        clusters=clusters,
+        items=columns["item"],
+        couples=columns["couple"],
+    )
 
 
-def result_rows(config: Evaluation, resolved: dict[str, Any], dataset: Dataset, folder: Path) -> list[Row]:
+def result_rows(config: Evaluation, resolved: dict[str, Any], examples: ShownExamples, folder: Path) -> list[Row]:
     """The rows of all settings and splits with saved answers, also of earlier calls. A row is about the examples before
     the first one without an answer, in whole couples."""
-    records = AnswerFile(folder).answers
+    dataset, records = examples.dataset, AnswerFile(folder).answers
     is_local = "precision" in resolved or resolved["origin"] == "trained"
     shared = {  # columns of every row
         "model": resolved.get("model", config.model),
@@ -259,15 +247,16 @@ def result_rows(config: Evaluation, resolved: dict[str, Any], dataset: Dataset, 
         **({} if is_local else {"hardware": None}),  # that of a server is not known
     }
     rows = []
-    unbound = best_unbound(dataset_baselines(dataset.folder)) if config.form == "true_false" else {}
+    has_rules = config.form == "true_false" and not examples.is_corpus
+    unbound = best_unbound(dataset_baselines(dataset.folder)) if has_rules else {}
     for split in (split for split in dataset.splits if any(place[0] == split for place in records)):
         ids = dataset[split].columns("id")["id"].to_pylist()
         for setting in SETTINGS:
             count = next((n for n, id in enumerate(ids) if (split, setting, id) not in records), len(ids))
-            count -= count % 2 if count < len(ids) else 0
+            count = whole_units(examples.columns(split), count)
             if not count:
                 continue
-            facts = read_facts(dataset, split, count)
+            facts = read_facts(examples, split, count)
             answers = [records[split, setting, id] for id in facts.ids]
             row: Row = shared | {"test_setting": setting, "split": split} | result_columns(answers, facts)
             if split in unbound:

@@ -18,6 +18,7 @@ from train.learning.testing import predict
 from train.models.hub import torch_device
 from train.results.store import WEIGHTS, is_finished, read_config
 from train.run import load_data, load_weights, make_learner, saved_tokenizer
+from travlr.corpora.items import MATCH
 from travlr.settings import Log
 
 
@@ -45,6 +46,8 @@ class TrainedModel:
             )
         why = "is not for a run of ours"
         refuse_settings(config, why, "revision", "temperature", "seed", "max_tokens", "head", "regions")
+        if config.task == MATCH:
+            raise ValueError(f"data={data}: holds sentences about pictures; a run of ours is asked about scenes alone")
         if config.style != ShownStyle():
             raise ValueError("style: a run of ours sees a dataset as it is; generate one in this style and give data=")
         self.run = self._run(settings, config, data)

@@ -43,6 +43,10 @@ RESULT_COLUMNS: dict[str, type] = {
     "couples_right": float,  # percent of couples with both answers right
     "couples_low": float,  # 95 %, of couples_right
     "couples_high": float,
+    "ranked": float,  # percent of items whose true sentences score higher than its false ones; of answers true or false
+    "ranked_low": float,  # 95 %, of ranked
+    "ranked_high": float,
+    "both_ranked": float,  # percent of couples of two items, both ranked right
     "groups": str,  # JSON: first item of the pair -> its scores
     "examples": int,
     "parameters": int,  # trainable

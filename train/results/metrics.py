@@ -16,6 +16,7 @@ import numpy as np
 
 from train.results.answers import AnswerRecord
 from train.results.scores import LEVEL, binomial_p_value, bootstrap_counts, couple_scores, percentile_interval, resample
+from travlr.metrics import both_ranked, proportion, ranked, reply_scores
 from travlr.questions import Outcome, summary
 from travlr.questions.objects import ObjectErrors
 
@@ -23,18 +24,22 @@ from travlr.questions.objects import ObjectErrors
 @dataclass(frozen=True)
 class ExampleFacts:
     """What scores need of the examples of one split, in order. answers: (N,) bool, whether the query is true. groups:
-    N first items of the pair. scenes: (N,) numbers of scenes, for clusters."""
+    N first items of the pair. clusters: (N,) numbers of scenes or pictures. items, couples: (N,) as of
+    `travlr.corpora.item_columns`."""
 
     ids: list[str]
     answers: np.ndarray
     groups: list[str]
-    scenes: np.ndarray
+    clusters: np.ndarray
+    items: np.ndarray
+    couples: np.ndarray
 
 
 def result_columns(answers: Sequence[AnswerRecord], facts: ExampleFacts) -> dict[str, Any]:
     """Score columns of one setting and split (`RESULT_COLUMNS`); answers in the order of facts. A model that only ranks
     has no accuracy: its columns are None."""
     columns: dict[str, Any] = {"examples": len(answers)} if only_ranks(answers) else decision_columns(answers, facts)
+    columns |= ranking_columns(answers, facts)
     for name in ("input_tokens", "output_tokens"):
         counts = [getattr(answer, name) for answer in answers]
         columns[name] = None if None in counts else sum(counts)
@@ -46,12 +51,29 @@ def only_ranks(answers: Sequence[AnswerRecord]) -> bool:
     return any(a.score is not None for a in answers) and all(a.score is None or not a.reply for a in answers)
 
 
+def ranking_columns(answers: Sequence[AnswerRecord], facts: ExampleFacts) -> dict[str, Any]:
+    """How often the true sentences of an item have higher scores than its false ones; empty for other questions than
+    true or false. Where others have scores, an answer without one makes its item wrong."""
+    if not {answer.answer for answer in answers} <= {"true", "false"}:
+        return {}
+    scores = reply_scores([a.score for a in answers], [a.parsed for a in answers])
+    missing = np.array([a.score is None for a in answers])
+    scores[missing & ~missing.all()] = np.nan
+    first, right = ranked(scores, facts.answers, facts.items)
+    if not len(first):
+        return {}
+    percent, low, high = proportion(right, facts.clusters[first])
+    both = both_ranked(right, facts.couples[first])[1]
+    columns = {"ranked": percent, "ranked_low": low, "ranked_high": high}
+    return columns | ({"both_ranked": 100 * float(both.mean())} if len(both) else {})
+
+
 def decision_columns(answers: Sequence[AnswerRecord], facts: ExampleFacts) -> dict[str, Any]:
     """Columns of replies that are right or wrong."""
     outcomes = [outcome_of(answer) for answer in answers]
     scores = summary(outcomes)
     right = np.array([outcome.right for outcome in outcomes])
-    low, high = bootstrap_interval(outcomes, facts.scenes)
+    low, high = bootstrap_interval(outcomes, facts.clusters)
     columns: dict[str, Any] = {**asdict(scores), **significance(int(right.sum()), len(right), scores.chance)}
     columns |= {"interval_low": low, "interval_high": high}
     columns |= couple_scores(facts.answers, np.where(right == facts.answers, 1.0, -1.0))

@@ -64,7 +64,8 @@ def run_id(config: Mapping[str, Any]) -> str:
 
 def run_name(config: Mapping[str, Any]) -> str:
     """Name of a run's folder, such as `uniter-caption-cardinality-s0-1a2b3c4d`."""
-    words = [str(config[key]) for key in ("model", "setting", "task") if config.get(key)]
+    words = [str(config[key]) for key in ("model", "setting") if config.get(key)]
+    words += [str(config.get("corpus") or config["task"])] if config.get("corpus") or config.get("task") else []
     seed = [f"s{config['seed']}"] if config.get("seed") is not None else []
     return re.sub(r"[^\w+-]", "_", "-".join([*words, *seed, run_id(config)]))
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from render.captions.style import PREFACE, preface
 from travlr.config import check_choice
+from travlr.corpora.items import MATCH
 from travlr.dataset import Example
 from travlr.formats.columns import parse_query_form
 from travlr.sampling import streams
@@ -55,6 +56,8 @@ def make_question(example: Example, form: str = "true_false") -> Question:
     """The question of an example. Raises `ValueError` for an unknown form or a query that does not fit the scene."""
     check_choice("form", form, FORMS)
     template = WORDING["question"][form]
+    if example.task == MATCH and form != "true_false":
+        raise ValueError(f"form={form}: sentences about pictures are true or false; use form=true_false")
     if form == "read":
         return Question(form, template, "", scene=example.scene)
     if form == "true_false":
@@ -93,25 +96,26 @@ def messages(
     """
     check_choice("setting", setting, SETTINGS)
     check_choice("prompt", prompt, PROMPTS)
-    parts = [WORDING["scene"][setting].format(caption=example.caption)]
-    if setting == "image" and (question.form == "read" or prompt == "describe"):
+    of_scene = example.task != MATCH
+    parts = [WORDING["scene"][setting].format(caption=example.caption) if of_scene else WORDING["photo"]["scene"]]
+    if of_scene and setting == "image" and (question.form == "read" or prompt == "describe"):
         parts.append(WORDING["scene"]["image_grid"].format(preface=_preface(example, grid)))
-    parts += [question.text, instruction(question, prompt)]
+    parts += [question.text, instruction(question, prompt, WORDING["prompt" if of_scene else "photo"])]
     content: list[dict[str, Any]] = [{"type": "text", "text": "\n\n".join(parts)}]
     if setting != "caption":
         content.insert(0, {"type": "image", "image": example.image})
     return [{"role": "user", "content": content}]
 
 
-def instruction(question: Question, prompt: str) -> str:
-    """The sentences of a request that say how to answer."""
+def instruction(question: Question, prompt: str, wording: Mapping[str, str]) -> str:
+    """The sentences of a request that say how to answer. wording: of each prompt."""
     if question.form == "read":
         return str(WORDING["read"][prompt])
     kind = question.form if question.form != "open" else "word" if question.wordings else "number"
     *most, last = question.wordings or [""]
     answers = f"{', '.join(most)} or {last}" if most else last
     answer = WORDING["answer"][kind].format(letters=answers, answers=answers)
-    return str(WORDING["prompt"][prompt].format(answer=answer))
+    return str(wording[prompt].format(answer=answer))
 
 
 def most_tokens(form: str, prompt: str) -> int:
