@@ -459,7 +459,7 @@ def test_a_finished_run_is_tested_anew(data: dict[str, Path], tmp_path: Path) ->
         for name in ("accuracy", "macro_f1", "couples_right", "floor_unbound"):
             assert row[name] == pytest.approx(before[name]), name
     with pytest.raises(ValueError, match="holds task=spatiality"):
-        evaluate(again.changed(data=str(data["spatiality"])), log=lambda _: None)
+        evaluate(again.changed(task="cardinality", data=str(data["spatiality"])), log=lambda _: None)
     unusable: dict[str, Any] = {"form": "choice", "seed": 3, "max_tokens": 5, "temperature": 1.0, "revision": "x"}
     for name, value in unusable.items():
         with pytest.raises(ValueError, match=f"{name}={value}"):
