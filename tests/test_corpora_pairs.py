@@ -107,10 +107,12 @@ def test_winoground_is_two_items_that_exchange_their_captions(tmp_path: Path) ->
 
 
 PLAIN: list[dict[str, Any]] = [
-    {"image": "a.png", "true": ["x", "y"], "false": ["z"], "axis": "Attribute/color", "source": "vg", "couple": "c"},
+    {"image": "a.png", "true": ["x", "y"], "false": ["z"], "axis": "Attribute/color", "source": "vg", "couple": "c",
+     "box": [0, 0, 99, 99]},
     {"image": "b.webp", "true": ["z"], "false": ["x"], "axis": "Attribute/color", "source": "vg", "couple": "c",
      "labels": {"word": "z"}, "box": [0, 0, 3, 3]},
-    {"image": "a.png", "true": ["same"], "false": ["same"]},
+    {"image": "a.png", "true": ["same"], "false": ["same"], "box": [0, 0, 1, 1]},
+    {"image": "a.png", "true": ["no"], "false": ["box"]},
 ]  # fmt: skip
 
 

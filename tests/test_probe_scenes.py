@@ -23,7 +23,6 @@ from scipy import ndimage
 
 from analysis.probe.corpora import predicate_noun
 from analysis.probe.corpora.items import Corpus, Item, open_picture
-from analysis.probe.corpora.taxonomy import TAXONOMY
 from analysis.probe.scenes import corpus as scenes
 from analysis.probe.scenes import drawing
 from analysis.probe.scenes.corpus import build_corpus, read_corpus, truths
@@ -31,6 +30,7 @@ from analysis.probe.scenes.records import make_item
 from analysis.probe.scenes.salience import from_pixels
 from analysis.probe.scenes.scene_pairs import FORMAT_VERSION, PAIR_KINDS, PairKind, ScenePair
 from tests.helpers import hashes
+from travlr.corpora.taxonomy import TAXONOMY
 from travlr.scene import COLOURS
 
 COUNTS = {"checklist": 144, "predicate_noun": 60}

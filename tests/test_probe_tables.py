@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from analysis.layout import Table
-from analysis.probe.corpora.taxonomy import PaperAverage
 from analysis.probe.report.metrics import MACRO, MICRO
 from analysis.probe.report.results import groups, load_results
 from analysis.probe.report.tables import interval_text, tables, terminal_summary
 from tests.probe_runs import AXES, answers_of, by_axis, corpus_of, group_of, made, put
+from travlr.corpora.taxonomy import PaperAverage
 
 
 @pytest.fixture(scope="module")

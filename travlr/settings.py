@@ -40,6 +40,10 @@ PathText = Annotated[
     StringConstraints(min_length=1),
     BeforeValidator(lambda path: os.fspath(path) if isinstance(path, Path) else path),
 ]
+# Several texts, which the command line has as `a,b` or `[a,b]`.
+TextList = Annotated[
+    tuple[str, ...], BeforeValidator(lambda value: split_texts(value) if isinstance(value, str) else value)
+]
 SettingsType = TypeVar("SettingsType", bound="Settings")
 
 
@@ -55,6 +59,11 @@ class Settings(BaseModel):
     def changed(self: SettingsType, **values: Any) -> SettingsType:
         """A validated copy with other values."""
         return type(self).model_validate({name: getattr(self, name) for name in type(self).model_fields} | values)
+
+
+def split_texts(value: str) -> list[str]:
+    """The texts of `a,b` or `[a,b]`."""
+    return [text.strip() for text in value.strip("[]").split(",") if text.strip()]
 
 
 # Commands with settings ----------------------------------------------------------------------------------------------

@@ -20,7 +20,6 @@ from typing import Any
 from analysis.probe.config import Probe
 from analysis.probe.corpora.items import Answer, Corpus, Scorer
 from analysis.probe.corpora.selection import count_text
-from analysis.probe.corpora.taxonomy import PaperAverage, by_axis, paper_averages
 from analysis.probe.inputs import ProbeInput, check_inputs, pictures_text, probe_inputs
 from analysis.probe.report import baselines, report, tables
 from analysis.probe.report.metrics import MetricRow, measure
@@ -36,6 +35,7 @@ from analysis.probe.scorers.scoring import (
 )
 from train.results.provenance import CODE, provenance
 from train.results.store import run_id
+from travlr.corpora.taxonomy import PaperAverage, by_axis, paper_averages
 from travlr.files import Locked
 from travlr.settings import Log
 

@@ -25,8 +25,8 @@ from PIL import Image
 
 from analysis.probe import model_options
 from analysis.probe.corpora.items import Scorer
-from analysis.probe.corpora.taxonomy import LOCATIONS, location_class, size_class
 from analysis.probe.scenes.pasting import SIDE, find_box, object_from, picture_from, placed, scene, shape_picture
+from travlr.corpora.taxonomy import LOCATIONS, location_class, size_class
 from travlr.scene import COLOURS, SHAPES
 from travlr.settings import UsageError, run_command
 

@@ -10,11 +10,17 @@ import json
 
 import numpy as np
 
+from travlr.corpora.checklist import Checklist
 from travlr.corpora.items import MATCH, CorpusReader
 from travlr.corpora.pairs import Pairs
+from travlr.corpora.predicate_noun import PredicateNoun
 from travlr.dataset import Dataset
 
-KINDS: dict[str, type[CorpusReader]] = {"pairs": Pairs}
+KINDS: dict[str, type[CorpusReader]] = {
+    "checklist": Checklist,
+    "predicate_noun": PredicateNoun,
+    "pairs": Pairs,
+}
 """Every kind of corpus; the first that accepts a file or folder reads it."""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -39,12 +39,16 @@ class Item(Settings):
 
 @dataclass(frozen=True)
 class Corpus:
-    """Items, and the folder of their pictures. notes: what a reader of the scores should know, one line each."""
+    """Items, and the folder of their pictures.
+
+    options: the settings that chose them. notes: what a reader of the scores should know, one line each.
+    """
 
     name: str
     items: list[Item]
     pictures: Path
-    notes: tuple[str, ...] = ()
+    options: dict[str, Any]
+    notes: Sequence[str] = ()
 
 
 class CorpusReader(Settings):
@@ -74,6 +78,13 @@ class CorpusReader(Settings):
             raise ValueError(f"images={self.images}: there is no such folder")
         beside = folder / "images"
         return Path(self.images) if self.images is not None else beside if beside.is_dir() else folder
+
+
+def crop_items(items: list[Item]) -> tuple[list[Item], list[str]]:
+    """The items that have a box, and a note that counts the others."""
+    with_box = [item for item in items if item.box is not None]
+    others = len(items) - len(with_box)
+    return with_box, [f"left out, as they have no box: {count_text(others)}"] * (others > 0)
 
 
 def count_text(items: int) -> str:

@@ -22,7 +22,7 @@ from typing import Any
 
 from pydantic import Field
 
-from travlr.corpora.items import Corpus, CorpusReader, Item, count_text, read_items
+from travlr.corpora.items import Corpus, CorpusReader, Item, count_text, crop_items, read_items
 
 Record = dict[str, Any]
 SUFFIXES = (".json", ".jsonl")
@@ -40,16 +40,15 @@ class Pairs(CorpusReader):
     def read(self, source: Path) -> Corpus:
         files = files_of(source)
         items = [item for path in files for item in read_items(path, functools.partial(items_of, path.stem))]
-        boxes = sum(item.box is not None for item in items)
         if self.crop:
-            note = f"shown whole, as they have no box: {count_text(len(items) - boxes)}"
-            notes = (note,) * (boxes < len(items))
+            items, notes = crop_items(items)
         else:
-            note = f"shown whole, though they have a box (crop=true shows it alone): {count_text(boxes)}"
-            notes = (note,) * (boxes > 0)
+            number = sum(item.box is not None for item in items)
+            note = f"shown whole, though they have a box (crop=true shows it alone): {count_text(number)}"
+            notes = [note] * (number > 0)
             items = [item.model_copy(update={"box": None}) for item in items]
         folder = source if source.is_dir() else source.parent
-        return Corpus(self.name or source.resolve().stem, items, self.find_images(folder), notes)
+        return Corpus(self.name or source.resolve().stem, items, self.find_images(folder), {"crop": self.crop}, notes)
 
 
 def files_of(source: Path) -> list[Path]:

@@ -44,6 +44,14 @@ def find_picture(folder: Path, name: str) -> Path:
     return path
 
 
+def has_picture(folder: Path, name: str) -> bool:
+    """Whether a picture's file exists in its folder."""
+    try:
+        return find_picture(folder, name).is_file()
+    except ValueError:
+        return False
+
+
 def read_picture(folder: Path, name: str, box: tuple[float, ...] | None = None, check: bool = False) -> bytes:
     """The bytes of a picture: its file where that is a PNG or JPEG of colours or greys, else a PNG, on white.
 

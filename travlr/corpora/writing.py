@@ -19,7 +19,6 @@ import pyarrow as pa
 
 from travlr.corpora.items import MATCH, Corpus, CorpusReader, Item, count_text
 from travlr.corpora.pictures import find_problems, read_picture
-from travlr.files import check_apart
 from travlr.formats.columns import SCHEMA, report_damage
 from travlr.settings import Log
 from travlr.workers import Progress, run_in_processes
@@ -39,17 +38,15 @@ def convert_corpus(source: Path, folder: Path, kind: str, reader: CorpusReader, 
     and counted in the notes of the manifest. Raises `ValueError` where no item is left, and as `reader.read` and
     `write_dataset` do.
     """
-    check_apart(source, folder)
     corpus = reader.read(source)
     items, notes = keep_usable(corpus, log)
     rows: list[Row] = [(item, n) for item in fair_order(items) for n in range(len(item.true) + len(item.false))]
-    options = reader.model_dump(mode="json", exclude={"images", "overwrite", "name"})
     lines = "".join(f"{item.model_dump_json()}\n" for item, number in rows if not number)
     about = {
         "config": None,
         "held_out": None,
         "pixels": None,
-        "corpus": {"name": corpus.name, "kind": kind, "options": options, "notes": [*corpus.notes, *notes]},
+        "corpus": {"name": corpus.name, "kind": kind, "options": corpus.options, "notes": [*corpus.notes, *notes]},
         "source": {"items": hashlib.sha256(lines.encode()).hexdigest()},
     }
     tables = functools.partial(make_row_tables, rows, corpus.pictures.absolute())

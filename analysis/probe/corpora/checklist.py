@@ -17,9 +17,9 @@ import yaml
 from analysis.probe.config import TASKS
 from analysis.probe.corpora.items import Corpus, Item
 from analysis.probe.corpora.selection import grouped
-from analysis.probe.corpora.taxonomy import TAXONOMY
 from analysis.probe.folders import read_json_file, read_yaml, reading
 from travlr.config import check_choice
+from travlr.corpora.taxonomy import TAXONOMY
 
 TREE = Path("corpus") / "v1"  # below the folder of a corpus: a YAML file for each axis and source
 IMAGES = "images"  # `IMG_ROOT` of what is written: the first part of each item's path

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from analysis.filling import write_file
-from analysis.probe.corpora.taxonomy import PaperAverage
 from analysis.probe.report.baselines import SALIENT
 from analysis.probe.report.metrics import AXIS_GRADE, MICRO, MetricRow, ModelComparison, compare_models, solved_blindly
 from analysis.probe.report.outcomes import Outcomes, outcomes
 from analysis.probe.scorers.scoring import ANSWERS, ScoredItem, read_item_answers
+from travlr.corpora.taxonomy import PaperAverage
 
 VERSION = 1
 RESULT = "result-{rules}-{sentences}.json"  # in a run's folder

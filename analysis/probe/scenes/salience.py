@@ -16,8 +16,8 @@ import numpy as np
 from PIL import Image
 
 from analysis.probe.corpora.items import Unreadable
-from analysis.probe.corpora.taxonomy import size_class
 from analysis.probe.scenes.drawing import CANVAS, CELL, SIDES, WORLD, Box, PlacedObject, ink, sprite
+from travlr.corpora.taxonomy import size_class
 from travlr.scene import COLOURS
 
 WORDS = frozenset((*WORLD.colours, *WORLD.shapes, *SIDES))  # attributes of single objects

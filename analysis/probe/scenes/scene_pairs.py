@@ -23,10 +23,10 @@ from functools import partial
 from itertools import combinations
 from typing import TypeVar
 
-from analysis.probe.corpora.taxonomy import LOCATIONS, location_class
 from analysis.probe.scenes.drawing import CANVAS, CELL, JITTER, SIDES, WORLD, PlacedObject, ink
 from analysis.probe.scenes.salience import SALIENCE, from_scene, preferred
 from analysis.probe.scenes.statements import Statement, content_words
+from travlr.corpora.taxonomy import LOCATIONS, location_class
 from travlr.sampling.streams import stream_key, words
 from travlr.tasks.spatiality import RELATIONS
 

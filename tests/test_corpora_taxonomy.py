@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analysis.probe.corpora.taxonomy import TAXONOMY, by_axis, location_class, paper_averages, size_class
+from travlr.corpora.taxonomy import TAXONOMY, by_axis, location_class, paper_averages, size_class
 
 # Location and size ---------------------------------------------------------------------------------------------------
 
