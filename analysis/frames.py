@@ -71,12 +71,6 @@ class Runs:
         """The results of `evaluate.py`."""
         return self.results[self.results["form"].notna()]
 
-    @property
-    def settings(self) -> list[str]:
-        """The columns of results that hold settings in which the runs of one cell of a table may differ."""
-        of_results = {*RESULT_COLUMNS, *DERIVED}
-        return ["size", "dataset", *(str(name) for name in self.results if name not in of_results)]
-
     def choose(self, **where: Any) -> pd.DataFrame:
         """The results whose columns have these values, or one of a list of values; dots of settings are `__`:
         `choose(size="base", training__steps=[2000, 4000])`. Raises `ValueError` for an unknown column."""
@@ -166,6 +160,13 @@ def read_runs(folder: str | os.PathLike[str], data: Iterable[str | os.PathLike[s
 # Columns of results --------------------------------------------------------------------------------------------------
 
 
+def setting_columns(results: pd.DataFrame) -> list[str]:
+    """The columns that hold settings in which the runs of one cell of a table may differ, beside seed, model, task and
+    training setting."""
+    of_results = {*RESULT_COLUMNS, *DERIVED}
+    return ["size", "dataset", *(str(name) for name in results if name not in of_results)]
+
+
 def with_settings(results: pd.DataFrame, datasets: dict[str, Dataset]) -> pd.DataFrame:
     """Results with a column for each setting of their runs, by its dotted name."""
     by_config = {config: flat_settings(json.loads(config)) for config in results["config"].dropna().unique()}
@@ -202,7 +203,8 @@ def with_derived(results: pd.DataFrame, datasets: dict[str, Dataset]) -> pd.Data
         "consistency": _setting(results, "method").eq("consistency"),
         "part": results["part"].notna() & results["part"].ne(1),
     }
-    results["variant"] = [", ".join(name for name in kinds if kinds[name].iloc[row]) for row in range(len(results))]
+    names = [", ".join(name for name in kinds if kinds[name].iloc[row]) for row in range(len(results))]
+    results["variant"] = pd.array(names, "str")
     further = results["weights"].fillna("").str.startswith("run ")
     random = results["weights"].eq("random") | (further & _setting(results, "pretrained").isna())
     results["initial"] = np.where(results["weights"].isna(), "unknown", np.where(random, "random", "pretrained"))
