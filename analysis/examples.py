@@ -10,6 +10,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from travlr.corpora import is_corpus, item_columns
 from travlr.dataset import Dataset
 from travlr.formats.columns import parse_query_form
 from travlr.tasks import is_task, task_class
@@ -47,7 +48,17 @@ def examples_of(dataset: Dataset, split: str) -> pd.DataFrame:
         **{name: constant(len(table), None) for name in ("source", "picture")},
     }
     frame = pd.DataFrame(columns)
+    if is_corpus(dataset):
+        return _corpus_examples(dataset, split, frame)
     return frame.assign(critical=pd.array(_deciding_counts(flat, which, frame), dtype="Int16"))
+
+
+def _corpus_examples(dataset: Dataset, split: str, frame: pd.DataFrame) -> pd.DataFrame:
+    """The examples of a corpus: items instead of couples of scenes, and a scene for each picture."""
+    items = item_columns(dataset, split)
+    columns = {name: pd.Categorical(items[name]) for name in ("item", "couple", "source", "picture")}
+    nothing = {name: constant(len(frame), None) for name in ("x", "y", "claim", "critical")}
+    return frame.assign(**columns, **nothing, scene=columns["picture"].codes.astype(np.int32))
 
 
 def constant(count: int, value: Any) -> pd.Categorical:

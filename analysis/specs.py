@@ -15,7 +15,6 @@ import numpy as np
 import pandas as pd
 
 from analysis.frames import Runs, setting_columns
-from analysis.published import BIMODAL, MODEL_NAMES, TABLE_9, TEXT_ONLY, published
 from analysis.pivots import (
     OURS,
     PAPER,
@@ -34,6 +33,7 @@ from analysis.pivots import (
     signed,
     subtract,
 )
+from analysis.published import BIMODAL, MODEL_NAMES, TABLE_9, TEXT_ONLY, published
 from train.config import SETTINGS
 from train.results.columns import BASELINES, TEST_SETTINGS, TEST_SPLITS
 from train.results.scores import TEST

@@ -17,6 +17,7 @@ import pytest
 from analysis.examples import _scenes, examples_of
 from analysis.frames import PREDICTIONS as COLUMNS
 from analysis.frames import read_runs
+from tests.corpus_files import convert, draw
 from tests.grid import make_run
 from tests.helpers import generated
 from tests.test_results import NEWER
@@ -119,6 +120,16 @@ def test_the_set_that_decides_about_a_quantifier(data: Path) -> None:
         lines = row["claim"]
         assert row["critical"] == deciding[same.get(lines, lines)](first, second)
         assert example.answer == ((row["critical"] == 0) == (lines in ("all", "none", "only")))
+
+
+def test_examples_of_a_corpus_have_items_and_pictures(tmp_path: Path) -> None:
+    records = [{"image": f"{n}.png", "true": ["a cat", "a pet"], "false": ["a dog"], "source": "vg"} for n in (1, 2)]
+    (tmp_path / "animals.json").write_text(json.dumps(records))
+    draw(tmp_path / "images", "1.png", "2.png")
+    frame = examples_of(convert(tmp_path / "animals.json", tmp_path / "out"), "test_ind")
+    assert list(frame["answer"]) == [True, True, False] * 2 and set(frame["kind"]) == {"animals"}
+    assert list(frame.groupby("item", observed=True)["picture"].nunique()) == [1, 1] and set(frame["source"]) == {"vg"}
+    assert frame["scene"].nunique() == 2 and frame[["x", "y", "claim", "critical", "first"]].isna().all(axis=None)
 
 
 # Predictions ---------------------------------------------------------------------------------------------------------

@@ -15,8 +15,8 @@ import pytest
 from sklearn.metrics import f1_score
 
 from analysis.frames import DTYPES, Runs, read_runs, with_derived, with_settings
-from analysis.published import BIMODAL, MODEL_NAMES, published
 from analysis.pivots import OURS, PAPER, Table, label_runs
+from analysis.published import BIMODAL, MODEL_NAMES, published
 from analysis.render import to_csv, to_html, to_latex, to_markdown
 from analysis.specs import SPECS, SPLITS, TABLES, compare_runs
 from tests.grid import make_run, merged
@@ -355,7 +355,9 @@ def test_forms_escape_and_mark() -> None:
     table = Table("t", "A & B", frame, pd.DataFrame(), marks)
     assert "&lt;b&gt;" in to_html(table) and "<i>" not in to_html(table) and "A &amp; B" in to_html(table)
     assert re.search(r'<td class="[^"]*best above" ?>50 % of a_b', to_html(table))
-    assert r"\textbf{\underline{50 \% of a\_b}}" in to_latex(table).replace(r"\underline{\textbf", r"\textbf{\underline")
+    assert r"\textbf{\underline{50 \% of a\_b}}" in to_latex(table).replace(
+        r"\underline{\textbf", r"\textbf{\underline"
+    )
     assert r"A \& B" in to_latex(table) and "**50 % of a_b**" in to_markdown(table)
 
 
