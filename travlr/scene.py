@@ -138,6 +138,14 @@ def objects_of(scene: Scene, attribute: str) -> list[Object]:
     return [o for o in scene if o.matches(attribute)]
 
 
+def only_object(scene: Scene, attribute: str) -> Object:
+    """The object that an attribute describes. Raises `ValueError` where there is none, or more than one."""
+    objects = objects_of(scene, attribute)
+    if len(objects) != 1:
+        raise ValueError(f"the query names the {attribute}, but the scene has {len(objects)}")
+    return objects[0]
+
+
 @dataclass(frozen=True)
 class Batch:
     """N examples as arrays, as the sampler draws them and the renderer reads them.

@@ -139,10 +139,10 @@ def _held_out_problem(what: str, is_held_out: bool, out: bool) -> str:
 
 
 def cells_of(scene: Scene) -> CellsOf:
-    """For each colour, shape, and both together: the cells of the objects that it describes."""
+    """For each colour, shape, size, and colour and shape together: the cells of the objects that it describes."""
     cells: dict[str, Cells] = defaultdict(set)
     for o in scene:
-        for words in (o.colour, o.shape, f"{o.colour} {o.shape}"):
+        for words in (o.colour, o.shape, o.size, f"{o.colour} {o.shape}"):
             cells[words].add((o.row, o.column))
     return cells
 

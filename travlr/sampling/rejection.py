@@ -67,7 +67,7 @@ class RejectionSampler:
 
     def __init__(self, task: SimpleTask) -> None:
         self.task, self.config, self.world = task, task.config, task.world
-        self.queries = [Query(task.config.task, args) for args in task.language().every(task.world)]
+        self.queries = [Query(task.config.task, args) for args in task.queries()]
         self._answers = ((True, False),) if self.config.exchanged else ((True,), (False,))  # of each stream of a query
         self._streams = [[SceneStream(task, query, answers) for answers in self._answers] for query in self.queries]
         self._plans = self._hold_out(self._probe())

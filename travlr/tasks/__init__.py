@@ -16,10 +16,14 @@ from travlr.config import Config, check_choice
 from travlr.plugins import import_name, is_import
 from travlr.scene import Query, Scene
 from travlr.settings import UsageError
+from travlr.tasks.attribute import AttributeTask
 from travlr.tasks.base import BaseTask, Pair
+from travlr.tasks.binding import BindingTask
 from travlr.tasks.cardinality import CardinalityTask
 from travlr.tasks.comparison import ComparisonTask
+from travlr.tasks.existence import ExistenceTask
 from travlr.tasks.quantifiers import QuantifiersTask
+from travlr.tasks.relation import RelationTask
 from travlr.tasks.spatiality import SpatialityTask
 
 PAPER = ("spatiality", "cardinality", "quantifiers", "comparison")  # the tasks in the paper's tables and experiments
@@ -29,6 +33,10 @@ TASKS: dict[str, type[BaseTask]] = {
     "cardinality": CardinalityTask,
     "quantifiers": QuantifiersTask,
     "comparison": ComparisonTask,
+    "existence": ExistenceTask,
+    "attribute": AttributeTask,
+    "relation": RelationTask,
+    "binding": BindingTask,
 }
 _OWN: dict[str, type[BaseTask]] = {}  # tasks of users that this process knows, by `module:Class`
 

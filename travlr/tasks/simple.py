@@ -9,10 +9,11 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from random import Random
-from typing import Any, ClassVar
+from typing import Any
 
 from travlr.scene import Object, Scene
 from travlr.tasks.base import Arguments, BaseTask
+from travlr.tasks.language import Args
 
 
 class SimpleTask(BaseTask):
@@ -23,7 +24,7 @@ class SimpleTask(BaseTask):
     arguments. Of what is not given, a fifth is held out, chosen by hash.
     """
 
-    held_out: ClassVar[Mapping[str, Sequence[Sequence[Any]]]] = {}
+    held_out: Mapping[str, Sequence[Sequence[Any]]] = {}
 
     def __init__(self, config: Any) -> None:
         self.config = config
@@ -33,6 +34,10 @@ class SimpleTask(BaseTask):
         if config.exchanged and type(self).exchange is SimpleTask.exchange:
             raise ValueError(f"preset=strict: the task {config.task} has no exchange")
         self._names: dict[tuple[str, ...], tuple[str, ...]] = {}
+
+    def queries(self) -> list[Args]:
+        """The arguments of every query. A subclass may leave out those that cannot be asked about its scenes."""
+        return self.language().every(self.world)
 
     @abstractmethod
     def scene(self, random: Random, arguments: Arguments, answer: bool) -> Scene:

@@ -17,7 +17,7 @@ from pydantic import Field, model_validator
 import splits
 from render.text import noun
 from travlr.config import STRICT, Config, Count, RangeFrom0
-from travlr.scene import Object, Scene, column_name, described, objects_of, row_name
+from travlr.scene import Scene, column_name, described, only_object, row_name
 from travlr.settings import Settings
 from travlr.tasks.base import Arguments, CellsOf, OpenQuestion, Pair
 from travlr.tasks.vectorised import SIDES, Draw, Task, Template, choose_from
@@ -241,12 +241,5 @@ def _of_axis(relation: str) -> list[str]:
 
 def _coordinates(scene: Scene, first: str, relation: str, second: str) -> list[int]:
     """Columns, or for above and below rows, of the two objects."""
-    objects = [_only_one(scene, attribute) for attribute in (first, second)]
+    objects = [only_object(scene, attribute) for attribute in (first, second)]
     return [o.column if RELATIONS[relation][0] == "horizontal" else o.row for o in objects]
-
-
-def _only_one(scene: Scene, attribute: str) -> Object:
-    objects = objects_of(scene, attribute)
-    if len(objects) != 1:
-        raise ValueError(f"the query names the {attribute}, but the scene has {len(objects)}")
-    return objects[0]

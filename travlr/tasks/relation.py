@@ -1,0 +1,69 @@
+"""Relation: `A circle is above a square.`
+
+What spatiality asks, of shapes in several sizes. For the false query the two objects exchange their places. The pair
+is their columns or rows: neighbouring ones in training, and those two apart in `test_ood`. So the column or row of one
+object says little, and either object is as often the more central one in true as in false scenes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+from random import Random
+from typing import Any
+
+import splits
+from travlr.scene import Scene
+from travlr.tasks.base import Arguments
+from travlr.tasks.language import Args
+from travlr.tasks.spatiality import COORDINATE_NAME, RELATIONS, SpatialityTask
+from travlr.tasks.two_objects import TwoObjectTask
+
+APART = {"in": 1, "out": 2}  # columns or rows between the objects, by side
+
+
+class RelationTask(TwoObjectTask):
+    """Spatial relations between two objects that exchange their places."""
+
+    query = "{first:a} is {relation} {second:a}."
+    arguments = {"first": "shapes", "relation": list(RELATIONS), "second": "shapes"}
+    decided_by = "place"
+    axes = SpatialityTask.axes
+    truth, pair = staticmethod(SpatialityTask.truth), staticmethod(SpatialityTask.pair)
+    recount, auxiliary_words = staticmethod(SpatialityTask.recount), staticmethod(SpatialityTask.auxiliary_words)
+    alternatives = staticmethod(SpatialityTask.alternatives)
+    open_question = staticmethod(SpatialityTask.open_question)
+
+    def __init__(self, config: Any) -> None:
+        super().__init__(config)
+        lengths = {"horizontal": self.world.columns, "vertical": self.world.rows}
+        if min(lengths.values()) < 3:
+            raise ValueError("world: relation needs at least three columns and three rows")
+        pairs = [
+            (axis, name(a), name(a + APART["out"]))
+            for axis, name in COORDINATE_NAME.items()
+            for a in range(lengths[axis] - APART["out"])
+        ]
+        shapes = [two for two in combinations(sorted(self.world.shapes), 2) if two[1] in self.unlike(two[0])]
+        self._shapes_out = splits.hold_out_share(shapes, 0.2, "relation")
+        both_orders = [*pairs, *((axis, b, a) for axis, a, b in pairs)]
+        self.held_out = {"pairs": both_orders, "queries": self._shapes_out}
+
+    def queries(self) -> list[Args]:
+        return [args for args in super().queries() if args[2] in self.unlike(args[0])]
+
+    def exchanged_words(self, arguments: Arguments) -> Sequence[str]:
+        return ("colour", "shape")
+
+    def true_scene(self, random: Random, arguments: Arguments) -> Scene:
+        first, second = arguments["first"], arguments["second"]
+        axis, sign = RELATIONS[arguments["relation"]]
+        apart = APART["out" if tuple(sorted((first, second))) in self._shapes_out else "in"]
+        along, across = (self.world.columns, self.world.rows)[:: 1 if axis == "horizontal" else -1]
+        a = random.randrange(along - apart)
+        places = [(a, random.randrange(across)), (a + apart, random.randrange(across))][::sign]
+        cells = [(row, column) if axis == "horizontal" else (column, row) for column, row in places]
+        others = self.combine(self.world.colours, self.unlike(first, second))
+        distractors = random.choices(others, k=self.number_of_distractors(random))
+        two = [f"{random.choice(self.world.colours)} {shape}" for shape in (first, second)]
+        return self.arrange(random, two, distractors, cells)
