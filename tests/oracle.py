@@ -82,6 +82,12 @@ def _decide(text: str, scene: Scene) -> str:
         return str(sum(o.matches(match[1]) and o.matches(match[3]) is not bool(match[2]) for o in scene))
     if match := re.fullmatch(r"Which are there more of, (\w+)s or (\w+)s\?", question):
         return max(match[1], match[2], key=lambda attribute: len(objects_of(scene, attribute)))
+    if match := re.fullmatch(r"What colour is the (\w+)\?", question):
+        return objects_of(scene, match[1])[0].colour
+    if match := re.fullmatch(r"Is the (\w+) small or large\?", question):
+        return objects_of(scene, match[1])[0].size
+    if match := re.fullmatch(r"Which is (\w+), the (\w+) or the (\w+)\?", question):
+        return next(shape for shape in match.groups()[1:] if objects_of(scene, f"{match[1]} {shape}"))
     match = re.fullmatch(r"Is the ([\w ]+) (to the left|above) or (?:to the right of|below) the ([\w ]+)\?", question)
     assert match, question
     (first,), (second,) = objects_of(scene, match[1]), objects_of(scene, match[3])

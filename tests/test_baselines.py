@@ -20,12 +20,12 @@ from travlr.baselines.arrays import SplitArrays, _ink_of, read_split, split_arra
 from travlr.baselines.rules import RULES
 from travlr.baselines.scoring import ALL, FILE, GRAMS, TOGETHER, _scores
 from travlr.scene import COLOURS
-from travlr.tasks import TASKS
+from travlr.tasks import PAPER, TASKS
 
 COUNT = Count(train=4000, validation=0, test_ind=2000, test_ood=2000)
 
 
-@pytest.fixture(scope="module", params=sorted(TASKS))
+@pytest.fixture(scope="module", params=sorted(PAPER))
 def data(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("data") / request.param
     config: Any = TASKS[request.param].Config(count=COUNT, image=Image(cell=8))

@@ -22,6 +22,10 @@ DIGESTS = {
     ("cardinality", "strict"): "e1f6d7753d0c3302",
     ("quantifiers", "strict"): "8856acfc547791b7",
     ("comparison", "strict"): "14580fd9bc2b39f8",
+    ("existence", "paper"): "92cd9b4a588d832b",
+    ("attribute", "paper"): "9dbe90b829ad6899",
+    ("relation", "paper"): "804a970d81e12c6a",
+    ("binding", "paper"): "713c574726090530",
 }
 ROWS = 4000  # at a time
 

@@ -22,7 +22,7 @@ from tests.grid import Accuracy, make_run
 from tests.helpers import generated
 from train.results.store import canonical
 from travlr.config import Count, Image
-from travlr.tasks import TASKS
+from travlr.tasks import PAPER, TASKS
 
 COUNTS = {"train": 300, "validation": 0, "test_ind": 300, "test_ood": 300}
 SIZES = (0.25, 0.5, 1.0)
@@ -32,7 +32,7 @@ SIZES = (0.25, 0.5, 1.0)
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
     """A run of each task in each of two settings, and runs on parts of the train split of cardinality."""
     base = tmp_path_factory.mktemp("figures")
-    for task in TASKS:
+    for task in PAPER:
         generated(base / task, TASKS[task].Config(count=Count(**COUNTS), image=Image(cell=8)))
         for setting in ("image", "caption"):
             make_run(base / "runs", base / task, right_in(setting), setting=setting)
@@ -94,7 +94,7 @@ def same(table: pd.DataFrame, key: list[str], hits: str, expected: dict[tuple[An
 # What is counted -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", PAPER)
 def test_errors_are_counted_as_by_a_loop(runs: Runs, task: str) -> None:
     frame = chosen(runs, task, test_setting="caption").assign(scene=lambda table: table["row"])
     for count, key in ((counts.by_pair, ["split", "kind", "x", "y"]), (counts.by_objects, ["split", "objects"])):
@@ -284,7 +284,7 @@ def test_epochs_are_steps_over_those_of_an_epoch(runs: Runs) -> None:
 
 # What is drawn -------------------------------------------------------------------------------------------------------
 
-DRAWN = [(figure, task) for figure, kind in FIGURES.items() for task in TASKS if kind.suits(task)
+DRAWN = [(figure, task) for figure, kind in FIGURES.items() for task in PAPER if kind.suits(task)
          if figure != "subsets" or task == "cardinality"]  # fmt: skip
 
 

@@ -28,7 +28,7 @@ from travlr import open_dataset
 from travlr.config import Count, Image
 from travlr.dataset import Example
 from travlr.formats.columns import OBJECT, parse_query_form
-from travlr.tasks import TASKS
+from travlr.tasks import PAPER, TASKS
 
 COUNT = Count(train=20, validation=20, test_ind=120, test_ood=120)
 
@@ -37,7 +37,7 @@ COUNT = Count(train=20, validation=20, test_ind=120, test_ood=120)
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small dataset of each task."""
     place = tmp_path_factory.mktemp("data")
-    for name, task in TASKS.items():
+    for name, task in ((name, TASKS[name]) for name in PAPER):
         generated(place / name, task.Config(count=COUNT, image=Image(cell=8)))
     return place
 
@@ -71,7 +71,7 @@ def numbers(example: Example) -> tuple[str, list[int]]:
     return str(example.pair[0]), [int(value) for value in example.pair[1:]]
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", PAPER)
 @pytest.mark.parametrize("split", ["test_ind", "test_ood"])
 def test_examples_show_what_their_objects_do(data: Path, task: str, split: str) -> None:
     dataset = open_dataset(data / task)

@@ -25,9 +25,9 @@ from travlr.questions import FORMS, PROMPTS, WORDING_VERSION, make_question, mes
 from travlr.questions.forms import SETTINGS, Question
 from travlr.questions.objects import ObjectErrors, compare_objects
 from travlr.scene import COLOURS, SHAPES, Object, Query, Scene
-from travlr.tasks import TASKS, query_text, task_class, use_task
+from travlr.tasks import PAPER, TASKS, query_text, task_class, use_task
 
-NAMES = (*TASKS, OWN := "tests.words:Majority")
+NAMES = (*PAPER, OWN := "tests.words:Majority")
 FEW = 24
 LAX = settings(max_examples=25, suppress_health_check=list(HealthCheck))
 NUMBERS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
@@ -297,7 +297,7 @@ ASKING = ("true_false", "choice", "open")
 
 
 @pytest.mark.parametrize("form", ASKING)
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("name", PAPER)
 def test_parse_reads_an_answer_in_every_wording(name: str, form: str) -> None:
     assert len(set(FRAMES)) > 100
     wrong = []
@@ -419,7 +419,7 @@ def test_parse_survives_any_text(text: str, name: str, form: str) -> None:
 
 
 @pytest.mark.parametrize("form", TRICKS)
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("name", PAPER)
 def test_parse_rejects_what_resembles_an_answer(name: str, form: str) -> None:
     for example in examples(name, 6):
         question = make_question(example, form)
@@ -428,7 +428,7 @@ def test_parse_rejects_what_resembles_an_answer(name: str, form: str) -> None:
         assert [(line, parse(line, question)) for line in TRICKS[form] if parse(line, question)] == []
 
 
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("name", PAPER)
 def test_parse_rejects_unclear_replies(name: str) -> None:
     for example in examples(name, 100):
         question = make_question(example, "open")

@@ -457,7 +457,7 @@ def test_make_sampler_names_the_impossible_setting(config: Any, message: str) ->
 
 
 def test_digest_program_prints_digests() -> None:
-    assert len(set(digests("0").values())) == len(PAPER)
+    assert len(set(digests("0").values())) == len(TASKS)
     assert hashlib.sha256(b"").hexdigest()[:16] not in digests("0").values()
 
 

@@ -15,15 +15,20 @@ from typing import Any
 from travlr.scene import COLOURS, Scene, only_object
 from travlr.tasks.base import Arguments, CellsOf, OpenQuestion, Pair
 from travlr.tasks.language import Args
-from travlr.tasks.two_objects import TwoObjectTask
+from travlr.tasks.two_objects import Exchanged, TwoObjectTask
 
 EXTREMES = ("small", "large")  # a medium size is hard to tell from either
 OPTIONS = 6  # of a multiple choice, at most
 
 
+class Attribute(Exchanged):
+    task: str = "attribute"
+
+
 class AttributeTask(TwoObjectTask):
     """Which colour or size an object has."""
 
+    Config = Attribute
     query = "The {shape} is {value}."
     arguments = {"shape": "shapes", "value": [*COLOURS, *EXTREMES]}
     axes = {"": ("shape", "its colour or size in the scene")}

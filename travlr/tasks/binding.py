@@ -14,12 +14,17 @@ import splits
 from travlr.scene import COLOURS, Scene, only_object
 from travlr.tasks.base import Arguments, CellsOf, OpenQuestion, Pair
 from travlr.tasks.language import Args
-from travlr.tasks.two_objects import TwoObjectTask
+from travlr.tasks.two_objects import Exchanged, TwoObjectTask, combine
+
+
+class Binding(Exchanged):
+    task: str = "binding"
 
 
 class BindingTask(TwoObjectTask):
     """Which of two objects has which of two colours."""
 
+    Config = Binding
     query = "The {first} is {colour} and the {second} is {other}."
     arguments = {"first": "shapes", "colour": list(COLOURS), "second": "shapes", "other": list(COLOURS)}
     axes = {"": ("colour of the first object", "colour of the second object")}
@@ -28,7 +33,7 @@ class BindingTask(TwoObjectTask):
         super().__init__(config)
         shapes = [two for two in combinations(sorted(self.world.shapes), 2) if two[1] in self.unlike(two[0])]
         colours = list(combinations(sorted(self.world.colours), 2))
-        of_shapes, of_colours = (splits.hold_out_share(names, 0.2, "binding") for names in (shapes, colours))
+        of_shapes, of_colours = (splits.hold_out_proportion(names, 0.2, "binding") for names in (shapes, colours))
         self.held_out = {"pairs": [two for names in of_colours for two in permutations(names)], "queries": of_shapes}
         self._queries = [
             (first, colour, second, other)
@@ -70,7 +75,7 @@ class BindingTask(TwoObjectTask):
 
     def true_scene(self, random: Random, arguments: Arguments) -> Scene:
         first, second = arguments["first"], arguments["second"]
-        others = self.combine(self.world.colours, self.unlike(first, second))
+        others = combine(self.world.colours, self.unlike(first, second))
         distractors = random.choices(others, k=self.number_of_distractors(random))
         two = [f"{arguments['colour']} {first}", f"{arguments['other']} {second}"]
         return self.arrange(random, two, distractors)

@@ -13,14 +13,19 @@ from typing import Any
 import splits
 from travlr.scene import Scene, objects_of
 from travlr.tasks.base import Arguments, CellsOf, Pair
-from travlr.tasks.two_objects import TwoObjectTask
+from travlr.tasks.two_objects import Exchanged, TwoObjectTask, combine
 
 NUMBERS = (1, 2, 3)  # of objects with the colour, and with the shape
+
+
+class Existence(Exchanged):
+    task: str = "existence"
 
 
 class ExistenceTask(TwoObjectTask):
     """Whether one object has both a colour and a shape."""
 
+    Config = Existence
     query = "There is {object:a}."
     arguments = {"object": "objects"}
     axes = {"": ("objects of the colour", "objects of the shape")}
@@ -71,5 +76,5 @@ class ExistenceTask(TwoObjectTask):
         names = [f"{colour} {random.choice(shapes)}" for _ in range(red - 1)]
         names += [f"{random.choice(colours)} {shape}" for _ in range(circles - 1)]
         rest = self.number_of_distractors(random) - len(names)
-        names += random.choices(self.combine(colours, shapes), k=rest)
-        return self.arrange(random, [arguments["object"], random.choice(self.combine(colours, shapes))], names)
+        names += random.choices(combine(colours, shapes), k=rest)
+        return self.arrange(random, [arguments["object"], random.choice(combine(colours, shapes))], names)

@@ -45,7 +45,6 @@ class Exchanged(Config):
 class TwoObjectTask(SimpleTask):
     """Base class. A subclass has `true_scene` and, where it is not colours that are exchanged, `exchanged_words`."""
 
-    Config = Exchanged
     config: Exchanged
 
     def __init__(self, config: Exchanged) -> None:
@@ -85,10 +84,6 @@ class TwoObjectTask(SimpleTask):
     def other_colours(self, *colours: str) -> list[str]:
         return [colour for colour in self.world.colours if colour not in colours]
 
-    def combine(self, colours: Sequence[str], shapes: Sequence[str]) -> list[str]:
-        """The objects ("red circle") of these colours and shapes."""
-        return [f"{colour} {shape}" for colour in colours for shape in shapes]
-
     def arrange(
         self,
         random: Random,
@@ -97,19 +92,25 @@ class TwoObjectTask(SimpleTask):
         cells: Sequence[Cell] | None = None,
         sizes: Sequence[str] | None = None,
     ) -> Scene:
-        """A scene of two objects ("red circle") and distractors, in random cells.
+        """A scene of two objects ("red circle") and distractors, in the given cells or in random ones.
 
-        By default the two have one random size, and cells of one random zone.
+        By default the two have one random size, and random cells of one random zone.
         """
-        cells = cells or random.sample(random.choice(self._zones), 2)
-        sizes = sizes or [random.choice(self.world.sizes)] * 2
-        placed = self.place(random, two, cells)
-        first = [replace(o, size=size) for o, size in zip(placed, sizes, strict=True)]
-        free = random.sample([cell for cell in self._cells if cell not in cells], len(distractors))
-        return *first, *self.place(random, distractors, free)
+        if cells is None:
+            near = random.sample(random.choice(self._zones), 2)
+            free = [cell for cell in self._cells if cell not in near]
+            cells = [*near, *random.sample(free, len(distractors))]
+        placed = self.place(random, [*two, *distractors], cells)
+        first, second = sizes or [random.choice(self.world.sizes)] * 2
+        return replace(placed[0], size=first), replace(placed[1], size=second), *placed[2:]
 
     def number_of_distractors(self, random: Random) -> int:
         return random.randint(*self.config.distractors)
+
+
+def combine(colours: Sequence[str], shapes: Sequence[str]) -> list[str]:
+    """The objects ("red circle") of these colours and shapes."""
+    return [f"{colour} {shape}" for colour in colours for shape in shapes]
 
 
 def zone_of(row: int, column: int, world: World) -> str:

@@ -1,0 +1,204 @@
+"""Tasks whose couples exchange words between two objects: what the scenes of a couple share, and what tells nothing."""
+
+from __future__ import annotations
+
+import functools
+import math
+import re
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests import oracle
+from tests.helpers import config_of
+from train.data.auxiliary import check_auxiliary_words
+from travlr import Example, GenerateArguments, generate_dataset, iterate
+from travlr.audit.checks import audit
+from travlr.generate import generator
+from travlr.questions import make_question, messages, parse
+from travlr.scene import COLOURS, IN_DISTRIBUTION, SHAPES, SPLITS
+from travlr.tasks import PAPER, TASKS, parse_query, query_text
+
+NAMES = [name for name in TASKS if name not in PAPER]
+FORMS = {"existence": ("true_false", "choice")}  # the others have all three
+LOOK_ALIKE = {"circle", "octagon", "hexagon"}
+NUMBER = 240
+Thing = dict[str, Any]
+
+
+@functools.cache
+def examples(name: str, split: str) -> list[Example]:
+    return list(iterate(config_of(f"task={name}"), split, 0, NUMBER))
+
+
+def read_caption(caption: str) -> list[Thing]:
+    pattern = r"an? (?P<size>\w+) (?P<colour>\w+) (?P<shape>\w+) at (?P<column>\w) (?P<row>\d+)"
+    return [found.groupdict() for found in re.finditer(pattern, caption)]
+
+
+def zone(thing: Thing) -> str:
+    """VL-CheckList's class of location, from the distance to the centre of a grid of 6 x 6 cells."""
+    distance = math.hypot("ABCDEF".index(thing["column"]) - 2.5, int(thing["row"]) - 3.5) / math.hypot(3, 3)
+    return "center" if distance <= 1 / 3 else "mid" if distance <= 2 / 3 else "margin"
+
+
+def described(things: list[Thing], *words: str) -> list[Thing]:
+    return [thing for thing in things if set(words) <= set(thing.values())]
+
+
+def answer_and_pair(things: list[Thing], query: str) -> tuple[bool, tuple[str, ...]]:
+    """Answer and pair by a second reading of the query's text."""
+    if found := re.fullmatch(r"There is an? (\w+) (\w+)\.", query):
+        numbers = [str(len(described(things, word))) for word in found.groups()]
+        return bool(described(things, *found.groups())), tuple(numbers)
+    if found := re.fullmatch(r"The (\w+) is (\w+) and the (\w+) is (\w+)\.", query):
+        (one,), (other,) = described(things, found[1]), described(things, found[3])
+        shown = one["colour"], other["colour"]
+        return shown == (found[2], found[4]), shown
+    if found := re.fullmatch(r"The (\w+) is (\w+)\.", query):
+        (one,) = described(things, found[1])
+        kind = "size" if found[2] in ("small", "large") else "colour"
+        return one[kind] == found[2], (found[1], one[kind])
+    found = re.fullmatch(r"An? (\w+) is (to the left of|to the right of|above|below) an? (\w+)\.", query)
+    assert found, query
+    axis, kind = ("horizontal", "column") if "to the" in found[2] else ("vertical", "row")
+    (one,), (other,) = described(things, found[1]), described(things, found[3])
+    answer = one[kind] < other[kind] if found[2] in ("to the left of", "above") else one[kind] > other[kind]
+    return answer, (axis, one[kind], other[kind])
+
+
+@pytest.mark.parametrize("split", SPLITS)
+@pytest.mark.parametrize("name", NAMES)
+def test_answers_and_pairs_are_those_of_caption_and_query(name: str, split: str) -> None:
+    for example in examples(name, split):
+        assert answer_and_pair(read_caption(example.caption), example.query) == (example.answer, tuple(example.pair))
+
+
+@pytest.mark.parametrize("split", SPLITS)
+@pytest.mark.parametrize("name", NAMES)
+def test_both_scenes_of_a_couple_show_as_much_of_each_word_in_each_size_and_zone(name: str, split: str) -> None:
+    for one, other in zip(examples(name, split)[::2], examples(name, split)[1::2], strict=True):
+        assert (one.query, one.answer) == (other.query, not other.answer)
+        first, second = (read_caption(example.caption) for example in (one, other))
+        assert [(t["column"], t["row"]) for t in first] == [(t["column"], t["row"]) for t in second]
+        changed = [(a, b) for a, b in zip(first, second, strict=True) if a != b]
+        assert len(changed) == 2
+        shapes = {thing["shape"] for thing, _ in changed}
+        assert len(shapes) == 2 and not shapes <= LOOK_ALIKE
+        words = {kind for a, b in changed for kind in a if a[kind] != b[kind]}
+        for kind in ("shape", "colour"):
+            if words != {"size"} or kind == "colour":  # which shape is large is asked there
+                assert in_sizes_and_zones(first, kind, name) == in_sizes_and_zones(second, kind, name)
+
+
+def in_sizes_and_zones(things: list[Thing], kind: str, name: str) -> Counter[tuple[str, ...]]:
+    """How often each word occurs in each size and zone; relations alone ask about places."""
+    return Counter((thing[kind], thing["size"], "" if name == "relation" else zone(thing)) for thing in things)
+
+
+def salient(things: list[Thing], measure: Callable[[Thing], float], word: str) -> float:
+    return max((measure(thing) for thing in described(things, word)), default=-math.inf)
+
+
+@pytest.mark.parametrize(
+    "measure",
+    [
+        lambda thing: ("small", "medium", "large").index(thing["size"]),
+        lambda thing: -math.hypot("ABCDEF".index(thing["column"]) - 2.5, int(thing["row"]) - 3.5),
+    ],
+    ids=["size", "centre"],
+)
+@pytest.mark.parametrize("name", NAMES)
+def test_the_more_salient_word_of_a_query_does_not_tell_its_answer(name: str, measure: Any) -> None:
+    """Whether the first shape or colour of a query is shown larger, or nearer to the centre, than the second one."""
+    leads: dict[bool, list[int]] = {True: [], False: []}
+    for example in (e for split in SPLITS for e in examples(name, split)):
+        words = [word for word in re.findall(r"\w+", example.query) if word in {*COLOURS, *SHAPES}]
+        if len(words) > 1:
+            things = read_caption(example.caption)
+            first, last = (salient(things, measure, word) for word in (words[0], words[1]))
+            leads[example.answer].append((first > last) - (first < last))
+    for sign in (-1, 1):
+        rates = [np.mean([lead == sign for lead in of]) for of in leads.values()]
+        assert abs(rates[0] - rates[1]) < 0.12  # some 400 examples each
+
+
+def test_no_scene_of_attribute_shows_a_held_out_colour_but_of_the_shape_that_is_asked_about() -> None:
+    out = {tuple(pair) for pair in generator(config_of("task=attribute")).sampler.held_out()["pairs"]}
+    assert len({shape for shape, _ in out}) == 7
+    for split in SPLITS:
+        for example in examples("attribute", split):
+            asked = parse_query(example.query).args[0]
+            shown = {(t["shape"], t["colour"]) for t in read_caption(example.caption)} & out
+            assert {shape for shape, _ in shown} <= ({asked} if split == "test_ood" else set())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_queries_and_pairs_of_test_ood_are_its_own(name: str) -> None:
+    sampler = generator(config_of(f"task={name}")).sampler
+    batches = {split: sampler.examples(split, 0, 1500) for split in SPLITS}
+    queries = {s: {query_text(b.queries[q]) for q in b.query.tolist()} for s, b in batches.items()}
+    pairs = {split: {batch.pairs[pair] for pair in batch.pair.tolist()} for split, batch in batches.items()}
+    for split in IN_DISTRIBUTION:
+        assert not queries[split] & queries["test_ood"] and not pairs[split] & pairs["test_ood"]
+    words = [{word for text in queries[side] for word in text.split()} for side in ("train", "test_ood")]
+    assert words[1] <= words[0]  # training asks about each word, in other company
+    grids = [(grid.tobytes(), q) for b in batches.values() for grid, q in zip(b.grid, b.query.tolist(), strict=True)]
+    assert len(set(grids)) == len(grids) == 6000
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_oracle_answers_every_form(name: str) -> None:
+    for example in (e for split in ("test_ind", "test_ood") for e in examples(name, split)[:60]):
+        for form in FORMS.get(name, ("true_false", "choice", "open")):
+            question = make_question(example, form)
+            (message,) = messages(question, example, "caption")
+            text = "\n\n".join(part["text"] for part in message["content"])
+            assert parse(oracle.answer(text, None), question) == question.answer, text
+
+
+@pytest.mark.parametrize("name", ["attribute", "relation", "binding"])
+def test_first_auxiliary_word_is_that_of_true_queries(name: str) -> None:
+    some = examples(name, "train")
+    check_auxiliary_words([e.query for e in some], [e.pair for e in some], np.array([e.answer for e in some]))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_audit_passes_the_datasets(name: str, tmp_path: Path) -> None:
+    counts = [f"count.{split}=120" for split in SPLITS]
+    config = config_of(f"task={name}", *counts)
+    generate_dataset(config, GenerateArguments(out=str(tmp_path / "d"), workers=1), log=lambda _: None)
+    checks = {check.name: check for check in audit(tmp_path / "d", workers=1)}
+    assert [check for check in checks.values() if check.status == "FAIL"] == []
+    assert "no recount" not in checks["answer"].detail
+
+
+@pytest.mark.parametrize(
+    ("arguments", "setting"),
+    [
+        (["task=existence", "world.colours=[red]"], "world"),
+        (["task=binding", "world.shapes=[circle,octagon]"], "world"),
+        (["task=existence", "distractors=[3,8]"], "distractors"),
+        (["task=attribute", "distractors=[4,40]"], "distractors"),
+        (["task=relation", "distractors=[2,4]"], "distractors"),
+        (["task=relation", "world.columns=7"], "distractors"),
+        (["task=binding", "preset=strict"], "preset"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_name(arguments: list[str], setting: str) -> None:
+    with pytest.raises(ValueError, match=setting):
+        generator(config_of(*arguments))
+
+
+@pytest.mark.parametrize(
+    "world", [["world.columns=8", "world.rows=8"], ["world.sizes=[medium]"], ["world.colours=[red,blue,green,black]"]]
+)
+@pytest.mark.parametrize("name", NAMES)
+def test_other_worlds_have_examples_of_every_split(name: str, world: list[str]) -> None:
+    further = ["distractors=[6,6]"] if name == "relation" and "world.rows=8" in world else []
+    sampler = generator(config_of(f"task={name}", *world, *further)).sampler
+    assert all(len(sampler.examples(split, 0, 100).answer) == 100 for split in SPLITS)
