@@ -14,6 +14,7 @@ import numpy as np
 from analysis.averages import RunSummary, run_summaries
 from analysis.document import FORMATS, FigureFile, FigureSpec
 from analysis.errors import run_errors
+from analysis.frames import read_runs
 from analysis.runs import Runs, left_out
 from train.results.columns import in_order, main_test_setting
 from travlr.settings import Log
@@ -110,7 +111,8 @@ _worker_state: dict[str, Any] = {}  # runs and folder of a process that draws
 
 
 def _begin(runs: Runs, folder: Path) -> None:
-    _worker_state.update(runs=runs, folder=folder)
+    frames = read_runs(runs.folder, [dataset.folder for dataset in runs.datasets.values()])
+    _worker_state.update(runs=runs, folder=folder, frames=frames.select(name=list(runs.results["name"].unique())))
 
 
 def draw_all(items: Sequence[WorkItem], runs: Runs, folder: Path, workers: int, log: Log) -> list[WorkResult]:
@@ -130,7 +132,7 @@ def draw_all(items: Sequence[WorkItem], runs: Runs, folder: Path, workers: int, 
 def process_item(item: WorkItem) -> WorkResult:
     """Draw the figures of an item; a run's predictions are read once. `skipped` has a line for each figure or file that
     fails."""
-    from analysis.figures import FIGURES, draw
+    from analysis.figures import draw
 
     runs: Runs = _worker_state["runs"]
     before, figures, skipped, errors, predictions = list(runs.skipped), [], list[str](), None, None
@@ -142,12 +144,7 @@ def process_item(item: WorkItem) -> WorkResult:
         errors = run_errors(predictions, runs.examples(digest))
     for spec in item.figures:
         with left_out(skipped, f"figure {spec.name}: "):
-            if predictions is None:
-                figure = draw(spec.kind, runs, **spec.where)
-            else:
-                test = spec.where.get("test_setting")
-                rows = predictions if test is None else predictions[predictions["test_setting"] == test]
-                figure = FIGURES[spec.kind].draw(rows, runs.results)
+            figure = draw(spec.kind, _worker_state["frames"], **spec.where)
             figures.append(_save(spec, figure))
     return figures, errors, [*(line for line in runs.skipped if line not in before), *skipped]
 

@@ -17,9 +17,9 @@ from matplotlib.patches import Patch
 
 from analysis.averages import what_was_found
 from analysis.document import FORMATS, TABLE_FILES, report_style, table_block
-from analysis.figures.panels import SMALL, label_axes, panel_figure, save, widest
 from analysis.filling import fill_template
 from analysis.layout import Table
+from analysis.panels import SMALL, label_axes, panel_figure, save, widest
 from analysis.runs import Runs, left_out
 from analysis.tables.evaluations import (
     LINE_COLUMNS,

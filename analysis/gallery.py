@@ -14,7 +14,7 @@ from travlr.viewer import embed_picture
 
 def show(dataset: Dataset, rows: pd.DataFrame) -> None:
     """Display examples or predictions in a notebook. rows: with the columns split and row, and for predictions
-    prediction and logit."""
+    prediction and score."""
     from IPython import display
 
     cards = []
@@ -23,7 +23,7 @@ def show(dataset: Dataset, rows: pd.DataFrame) -> None:
         picture, _ = embed_picture(example.image, example.id)
         answers = f"answer {example.answer}"
         if "prediction" in row:
-            answers += f", the model says {bool(row['prediction'])} (log-odds {row['logit']:+.1f})"
+            answers += f", the model says {bool(row['prediction'])} (log-odds {row['score']:+.1f})"
         cards.append(
             f'<figure style="width: 260px; margin: 0 12px 12px 0; display: inline-block; vertical-align: top">'
             f'<img width="260" alt="{html.escape(example.caption)}" style="border: 1px solid #ccc" '
@@ -42,5 +42,5 @@ def show_figure(figure: Figure) -> None:
 
     data = io.BytesIO()
     figure.savefig(data, format="png", dpi=110)
-    alt = " ".join(text.get_text() for text in figure.texts)
+    alt = str(figure.get_label())
     display.display(display.Image(data=data.getvalue(), alt=alt))  # type: ignore[no-untyped-call]

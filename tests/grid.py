@@ -31,7 +31,8 @@ def make_run(
     """
     dataset = open_dataset(data)
     task = str(dataset["train"].columns("task")["task"][0])
-    told = merged(Run(task=task, **about).model_dump(), config or {})
+    settings = {name: value for name, value in about.items() if name != "experiment"}
+    told = merged(Run(task=task, **settings).model_dump(), config or {})
     known = {name: told[name] for name in ("model", "setting", "seed", "size")}
     told = {name: value for name, value in told.items() if name not in ("runs", "data", "experiment", "device")}
     folder = start_run(runs, told | {"dataset": dataset.manifest["content_digest"]}, data=str(data))

@@ -19,8 +19,8 @@ import pytest
 
 from analysis import figures, load, overview
 from analysis.examples import _pairs, examples_of
-from analysis.figures import draw
-from analysis.figures.predictions import _pair_grids
+from analysis.figures import axis_values, draw
+from analysis.frames import read_runs
 from analysis.report import main as report
 from tests.grid import make_run
 from tests.helpers import command, page_data, task_of_the_page
@@ -518,22 +518,24 @@ def test_report_puts_a_users_task_and_model_last(parity: str, runs: Path, monkey
 
 
 def test_figures_hold_a_users_model(parity: str, runs: Path) -> None:
-    saved = load(runs)
+    saved = read_runs(runs)
     transfer = draw("transfer", saved, task=parity)
-    titles = [axes.get_title(loc="left") for axes in transfer.axes]
-    assert titles[:4] == [f"{split}, {m} small" for m in ("uniter", OWN_MODEL) for split in ("test_ind", "test_ood")]
+    titles = [axes.get_title(loc="left").replace("\n", " ") for axes in transfer.axes]
+    assert titles[:4] == ["uniter small: test_ind", "test_ood", f"{OWN_MODEL} small: test_ind", "test_ood"]
     loss = draw("loss", saved, task=parity, setting="image")
-    assert [text.get_text() for text in loss.legends[0].get_texts()] == ["uniter", OWN_MODEL, "chance: ln 2"]
+    assert [text.get_text() for text in loss.legends[0].get_texts()] == ["uniter", "chance: ln 2", OWN_MODEL]
     assert "whether a number is even or odd" in str(draw("dataset", saved, task=parity).get_label())
 
 
 def test_figures_have_axes_of_words() -> None:
     """A task whose pairs are no numbers, as those of connectives and truth values."""
     table = _pairs(pa.array([["and", "true", "false"], ["or", "true", "true"], ["and", "false", "false"]]))
-    grids = _pair_grids(table, Mode)
-    assert list(grids) == ["and", "or"] and grids["and"].labels == ("first value", "second value")
-    assert list(grids["and"].x.values()) == ["false", "true"] and list(grids["and"].y.values()) == ["false"]
+    assert axis_values(table, "x", "y") == {"false": "false", "true": "true"}
+    assert list(axis_values(table, "y", "x")) == ["true", "false"]  # from below
     letters = _pairs(pa.array([["horizontal", "A", "C"], ["horizontal", "B", "A"]]))
     assert letters["x"].to_list() == [1, 2] and letters["y"].to_list() == [3, 1]
-    grid = _pair_grids(letters, TASKS["spatiality"])["horizontal"]
-    assert list(grid.x.values()) == list(grid.y.values()) == ["A", "B", "C"]
+    assert (
+        list(axis_values(letters, "x", "y").values())
+        == list(axis_values(letters, "y", "x").values())
+        == ["A", "B", "C"]
+    )

@@ -196,7 +196,7 @@ def plot(frame: pd.DataFrame, about: dict[str, Any]) -> Figure:
     """A row for each sentence: scores by distance from the centre, a line for each size, and by place for each size."""
     from matplotlib.lines import Line2D
 
-    from analysis.figures.panels import MARKERS, cell_grid, colour_scale, label_axes, panel_figure
+    from analysis.panels import MARKERS, cell_grid, colour_scale, label_axes, panel_figure
 
     with_margin = with_margins(frame)
     sentences, sizes = list(with_margin["sentence"].unique()), sorted(with_margin["size"].unique(), reverse=True)
@@ -240,7 +240,7 @@ def plot(frame: pd.DataFrame, about: dict[str, Any]) -> Figure:
 
 def write_variation(folder: Path, frame: pd.DataFrame, about: dict[str, Any]) -> None:
     """Write all files of a variation, over those of an earlier one."""
-    from analysis.figures.panels import save
+    from analysis.panels import save
 
     folder.mkdir(parents=True, exist_ok=True)
     save(plot(frame, about), str(folder), "variation", ("svg", "png"))

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from analysis.figures.panels import MARKERS, NOTE_LINE, TEXT, bars, label_axes, panel_figure, percent_axis, whiskers
+from analysis.panels import MARKERS, NOTE_LINE, TEXT, bars, label_axes, panel_figure, percent_axis, whiskers
 from analysis.probe.report.results import Group, Series, values_of
 
 HATCHES = ("", "////", "....", "\\\\\\\\", "xxxx", "----", "oooo")

@@ -19,9 +19,9 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from analysis.document import folded_table, html_list, report_style, table_block
-from analysis.figures.panels import save
 from analysis.filling import fill_template, write_file
 from analysis.layout import Table
+from analysis.panels import save
 from analysis.probe.report.figures import figures
 from analysis.probe.report.mistakes import per_model, wrong_items
 from analysis.probe.report.results import Group, Result, groups, load_results

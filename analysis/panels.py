@@ -1,8 +1,4 @@
-"""Parts of figures: panels laid out in inches, legends, baselines, cells with numbers; and reproducible files.
-
-`panel_figure` computes the room for titles, legends and notes, without pyplot and layout engines. Colours are Okabe and
-Ito's, with hatches or markers, and cividis for cells: they work in print and for colour-blind readers.
-"""
+"""Figures laid out in inches, until variation and the probes are drawn by `analysis.plotting`."""
 
 from __future__ import annotations
 
