@@ -13,8 +13,8 @@ import numpy as np
 
 from analysis.averages import RunSummary, run_summaries
 from analysis.document import FORMATS, FigureFile, FigureSpec
-from analysis.errors import run_errors
 from analysis.frames import read_runs
+from analysis.old_errors import run_errors
 from analysis.runs import Runs, left_out
 from train.results.columns import in_order, main_test_setting
 from travlr.settings import Log

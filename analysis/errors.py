@@ -1,130 +1,120 @@
-"""Wrong answers of many runs: their numbers by pair and answer, and the examples to show.
+"""Wrong answers as cards of the viewer: of runs, of evaluated models, and items of corpora.
 
 The examples of a dataset have one random order for all runs, drawn from a seed, and each run contributes its first
-errors of each test setting and split. So runs with similar errors share examples, and each example lists all runs that
-answered it wrongly.
+errors of each test setting and split. So runs with similar errors share examples, and each card lists all runs that
+answered its example wrongly.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from analysis.evaluations import label_evaluations
+from analysis.frames import Runs
 from train.results.columns import TEST_SETTINGS, TEST_SPLITS
+from travlr.corpora import is_corpus, item_columns
 from travlr.dataset import Dataset
-from travlr.generate import renderer_of
-from travlr.tasks import config_from_dict
-from travlr.viewer import embed_picture, read_grid
+from travlr.tasks import TASKS, config_from_dict
+from travlr.viewer import Card, example_card, read_rows, viewer_data
 
-RIGHT, UNTESTED = 0, 255
-ERRORS_IN_ALL = 4800  # errors to show of all runs together, by default
-MIN_PER_RUN, MAX_PER_RUN = 24, 480  # limits of the errors of each run, by default
-
-
-def run_errors(predictions: pd.DataFrame, examples: pd.DataFrame) -> np.ndarray:
-    """The answers of one run to the N examples of both test splits: (3, N) uint8, by test setting. 0: right; 50 to 100:
-    wrong, with this confidence in percent; 255: not tested. predictions: all of the run, from `Runs.predictions`.
-    examples: from `Runs.examples`, in whose order the answers are."""
-    sure = np.full((len(TEST_SETTINGS), len(examples)), UNTESTED, np.uint8)
-    starts = {TEST_SPLITS[0]: 0, TEST_SPLITS[1]: int((examples["split"] == TEST_SPLITS[0]).sum())}
-    split = predictions["split"].map(starts).to_numpy(np.int64)
-    test = predictions["test_setting"].map({name: n for n, name in enumerate(TEST_SETTINGS)}).to_numpy(np.int64)
-    percent = np.rint(100 / (1 + np.exp(-np.abs(predictions["logit"].to_numpy(float))))).astype(np.uint8)
-    sure[test, split + predictions["row"].to_numpy()] = np.where(predictions["right"], RIGHT, percent)
-    return sure
+FILTERS = {"task": "Task", "model": "Model", "setting": "Trained in", "asked": "Asked", "test_setting": "Tested in",
+           "split": "Split", "pair": "Pair", "answer": "Right answer", "outcome": "Outcome", "run": "Run"}  # fmt: skip
+ANSWERS_IN_ALL, FEWEST, MOST = 2400, 24, 240  # answers to show of all runs together, and limits for each
+LONGEST_REPLY = 2_000  # characters; the rest is in answers.jsonl
 
 
-def errors_per_run(runs: int) -> int:
-    """The default number of errors to show of each of so many runs."""
-    return min(max(ERRORS_IN_ALL // max(runs, 1), MIN_PER_RUN), MAX_PER_RUN)
+def errors_viewer(runs: Runs, each: int | None = None, seed: int = 0) -> dict[str, Any]:
+    """The data of the viewer of wrong answers. each: answers to show of each run; None for some 2,400 in all."""
+    number = max(1, runs.results["name"].nunique())
+    each = min(max(ANSWERS_IN_ALL // number, FEWEST), MOST) if each is None else each
+    orders = {"task": TASKS, "test_setting": TEST_SETTINGS, "split": TEST_SPLITS, "answer": ("true", "false")}
+    note = f"a sample: of each run up to {each} wrong answers, the same number of each test setting and split"
+    return viewer_data(list(error_cards(runs, each, seed)), FILTERS, orders=orders, note=note)
 
 
-def first_errors(errors: Iterable[Sequence[np.ndarray]], size: int, limit: int, seed: int) -> np.ndarray:
-    """Indices of the examples to show, of `size` examples, in a random order that all runs share: of each run `limit`
-    errors, the same number (rounded up) of each of its kinds, or all that it has. errors: for each run and kind,
-    (size,) bool, whether the run is wrong."""
-    order, sampled = np.random.default_rng(seed).permutation(size), np.zeros(size, bool)
-    for kinds in errors:
-        for wrong in kinds:
-            places = order[wrong[order]]
-            sampled[places[: -(-limit // len(kinds))]] = True
-    return order[sampled[order]]
+def error_cards(runs: Runs, each: int, seed: int = 0) -> Iterator[Card]:
+    """A card for each example to show, of all datasets that were found."""
+    for digest, rows in runs.results.groupby("dataset"):
+        if digest in runs.datasets:
+            parts = [wrong_answers(runs, str(name), each, seed) for name in rows["name"].unique()]
+            wrong = pd.concat([part for part in parts if len(part)] or [pd.DataFrame()], ignore_index=True)
+            if len(wrong):
+                shown = wrong[wrong["id"].isin(wrong.loc[wrong["sampled"], "id"])]
+                yield from dataset_cards(runs.datasets[str(digest)], shown)
 
 
-def dataset_errors(
-    answers: Mapping[str, np.ndarray], examples: pd.DataFrame, dataset: Dataset, limit: int, seed: int
-) -> dict[str, Any]:
-    """The errors on a dataset, for the page. answers: by the name of the run, see `run_errors`. limit: errors shown of
-    each run, the same number (rounded up) of each of its test settings and splits.
-
-    Returns `cells`: (split, pair, true answer, number of examples) of each kind of example; `wrong`: by the name of the
-    run, for each test setting the number of errors of each cell, None where it was not tested; `examples`: those to
-    show, each with `errors`: a flat list of (index of the run in `answers`, index of the test setting, confidence in
-    percent).
-    """
-    cells, place = _cells(examples)
-    splits = examples["split"].astype(object).to_numpy()
-    inside = [splits == split for split in TEST_SPLITS]
-    kinds = [
-        [part & _is_wrong(tested) for tested in sure for part in inside if (tested[part] != UNTESTED).any()]
-        for sure in answers.values()
-    ]
-    rows = first_errors(kinds, len(splits), limit, seed)
-    wrong = {name: [_by_cell(tested, place, len(cells)) for tested in sure] for name, sure in answers.items()}
-    stack = np.stack([sure[:, rows] for sure in answers.values()])  # (runs, 3, shown)
-    entries = _entries(dataset, examples, rows)
-    for number, (row, entry) in enumerate(zip(rows, entries, strict=True)):
-        errors = np.nonzero(_is_wrong(stack[:, :, number]))
-        entry["cell"] = int(place[row])
-        entry["errors"] = np.stack([*errors, stack[*errors, number]], axis=1).ravel().tolist()
-    return {"cells": cells, "wrong": wrong, "examples": entries}
+def wrong_answers(runs: Runs, name: str, each: int, seed: int) -> pd.DataFrame:
+    """The wrong answers of a run: id, split, row, item, answer, task, the columns to filter by, `words`, and `sampled`:
+    whether it is one of `each` to show."""
+    results = runs.results[runs.results["name"] == name]
+    frame = runs.predictions(name=name)
+    if not len(frame):
+        return frame
+    info = results.iloc[0]
+    if ranks_only := bool(frame["parsed"].isna().all() and pd.notna(info["form"])):
+        frame = wrong_items(frame)
+    wrong = frame[~frame["right"].astype(bool)]
+    order = pd.util.hash_array(wrong["item"].astype(str).to_numpy(object), hash_key=f"{seed:016d}")
+    groups = wrong.assign(order=order).sort_values("order").groupby(["test_setting", "split"], observed=True)
+    places = groups.cumcount().reindex(wrong.index)
+    asked = label_evaluations(results)["asked"].iloc[0] if pd.notna(info["form"]) else ""
+    columns = wrong[["id", "split", "row", "item", "answer", "task"]].astype(object)
+    columns["sampled"] = places < -(-each // max(1, groups.ngroups))
+    columns["test_setting"] = wrong["test_setting"].astype(str)
+    columns["outcome"] = np.where(wrong["parsed"].isna() & (asked != "") & (not ranks_only), "no answer", "wrong")
+    about = {"run": name, "model": info["model"], "setting": "" if asked else info["setting"] or "", "asked": asked}
+    words = [say_answer(row, info, asked, ranks_only) for row in wrong.to_dict("records")]
+    return columns.assign(**about, words=words)
 
 
-def _is_wrong(sure: np.ndarray) -> np.ndarray:
-    return (sure != RIGHT) & (sure != UNTESTED)
+def wrong_items(frame: pd.DataFrame) -> pd.DataFrame:
+    """The first row of each item of a model that ranks sentences alone: `right` whether its true ones score higher."""
+    means = frame.groupby(["item", "answer"], observed=True)["score"].mean().unstack()
+    first = frame.drop_duplicates("item").set_index("item", drop=False)
+    above, below = means[True].reindex(first.index), means[False].reindex(first.index)
+    tie = (above - below).abs() <= 1e-5 * np.maximum(1, np.maximum(above.abs(), below.abs()))
+    return first.assign(right=(above > below) & ~tie, score=above - below).reset_index(drop=True)
 
 
-def _cells(examples: pd.DataFrame) -> tuple[list[tuple[str, str, bool, int]], np.ndarray]:
-    """The kinds of examples, in the order of pairs, and (N,) the index of each example's kind."""
-    by = ["split", "kind", "x", "y", "pair", "answer"]
-    grouped = examples.groupby(by, observed=True, sort=True, dropna=False)
-    cells = [(str(key[0]), str(key[4]), bool(key[5]), int(count)) for key, count in grouped.size().items()]
-    return cells, grouped.ngroup().to_numpy()
+def say_answer(row: dict[str, Any], info: pd.Series, asked: str, ranks_only: bool) -> str:
+    """What a run answered, in words."""
+    if ranks_only:
+        return f"{info['model']}: the false sentences score higher by {-row['score']:.4g}"
+    if asked:
+        said = row["parsed"] if isinstance(row["parsed"], str) else "no answer"
+        return f"{info['model']} ({asked}), {row['test_setting']}: {said}\n{str(row['reply'] or '')[:LONGEST_REPLY]}"
+    sure = 100 / (1 + np.exp(-abs(row["score"])))
+    size = f" {info['size']}" if pd.notna(info["size"]) else ""
+    how = f"trained in {info['setting']}, tested in {row['test_setting']}, seed {info['seed']}"
+    return f"{info['model']}{size} {how}: {bool(row['prediction'])}, {sure:.0f} % sure"
 
 
-def _by_cell(sure: np.ndarray, place: np.ndarray, cells: int) -> list[int] | None:
-    tested = (sure != UNTESTED).any()
-    return np.bincount(place[_is_wrong(sure)], minlength=cells).tolist() if tested else None
+def dataset_cards(dataset: Dataset, wrong: pd.DataFrame) -> Iterator[Card]:
+    """Cards of the examples (of a corpus: items) in `wrong`, each with all answers to it."""
+    config = config_from_dict(dataset.manifest["config"]) if dataset.manifest.get("config") else None
+    for split, of_split in wrong.groupby("split"):
+        by_row = {int(row): answers for row, answers in of_split.groupby("row")}
+        sentences = item_sentences(dataset, str(split)) if is_corpus(dataset) else {}
+        rows = read_rows(dataset[str(split)], sorted(by_row))
+        for row, content in zip(sorted(by_row), rows, strict=True):
+            answers = by_row[row]
+            card = example_card(str(split), content, config)
+            columns = {**card.columns, "answer": str(card.answer).lower(), "task": str(answers["task"].iloc[0])}
+            names = [name for name in (*FILTERS, "words") if name in answers and name not in columns]
+            lines = [
+                {name: value for name, value in line.items() if value} for line in answers[names].to_dict("records")
+            ]
+            yield replace(card, columns=columns, rows=lines, text=sentences.get(row, card.text))
 
 
-def _entries(dataset: Dataset, examples: pd.DataFrame, rows: np.ndarray) -> list[dict[str, Any]]:
-    """The examples to show, each with its picture. Raises `ValueError` for a damaged one."""
-    entries: dict[int, dict[str, Any]] = {}
-    splits, places = examples["split"].astype(object).to_numpy(), examples["row"].to_numpy()
-    settings = dataset.manifest.get("config") or {}
-    config = config_from_dict(settings) if settings else None
-    left, top, right, bottom = renderer_of(config).area if config else (0, 0, 1, 1)
-    for row in sorted(rows.tolist()):  # in the order of the files, so that each part is read once
-        example = dataset[splits[row]][int(places[row])]
-        picture, pixels = embed_picture(example.image, example.id)
-        queried, grid = [one for one in example.scene if one.queried], read_grid(example.caption, config)
-        wide, high = ((right - left) / grid[0], (bottom - top) / grid[1]) if grid else (0.0, 0.0)
-        entries[row] = {
-            "id": example.id,
-            "picture": picture.partition(",")[2],
-            "pixels": pixels,
-            "query": example.query,
-            "caption": example.caption,
-            # Left, top, width and height of the cell of each queried object, as fractions of the picture.
-            "queried": [[left + o.column * wide, top + o.row * high, wide, high] for o in queried if grid],
-        }
-    return [entries[row] for row in rows.tolist()]
-
-
-def count_errors(dataset_errors: Mapping[str, Any]) -> tuple[int, int]:
-    """The number of errors on a dataset that the page shows, and of all."""
-    on_page = sum(len(example["errors"]) // 3 for example in dataset_errors["examples"])
-    return on_page, sum(sum(of_test) for tests in dataset_errors["wrong"].values() for of_test in tests if of_test)
+def item_sentences(dataset: Dataset, split: str) -> dict[int, str]:
+    """For each row of a corpus all sentences of its item, a line each, with a mark whether they are true."""
+    table = dataset[split].columns("query", "answer").to_pandas()
+    lines = table["answer"].map({True: "✓ ", False: "✗ "}) + table["query"]
+    joined = lines.groupby(item_columns(dataset, split)["item"]).transform("\n".join)
+    return dict(enumerate(joined))

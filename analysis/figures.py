@@ -378,7 +378,7 @@ FIGURES: dict[str, FigureKind] = {
     "objects": FigureKind(draw_objects, "predictions", (), "22", without=("spatiality",)),
     "quantifiers": FigureKind(draw_quantifiers, "predictions", ("quantifiers",), "23"),
     "agreement": FigureKind(draw_agreement, "predictions", tests=("image", "caption")),
-    "calibration": FigureKind(draw_calibration, "predictions", tests=("image",)),
+    "calibration": FigureKind(draw_calibration, "predictions"),
     "transfer": FigureKind(draw_transfer, "results"),
 }
 

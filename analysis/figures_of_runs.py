@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import textwrap
 from collections.abc import Mapping
 from itertools import product
@@ -34,6 +35,12 @@ def runs_title(title: str, rows: pd.DataFrame) -> list[str]:
     weights = ", ".join(sorted(set(rows["weights"].fillna("unknown")))[:3])
     several = f"{count} run{'s' * (count > 1)}, seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}"
     return [title, f"{', '.join(sorted(rows['task'].dropna().unique()))} · {several}, weights: {weights}"]
+
+
+def order_labels(labels: pd.Series) -> list[str]:
+    """The distinct labels, such as "uniter small": first those of the models in `ARCHITECTURES`, in its order."""
+    ranks = {model: rank for rank, model in enumerate(ARCHITECTURES)}
+    return sorted(labels.unique(), key=lambda label: (ranks.get(re.split("[ ,]", label)[0], len(ranks)), label))
 
 
 def has_setting(rows: pd.DataFrame, name: str) -> pd.Series:
@@ -124,7 +131,7 @@ def draw_transfer(results: pd.DataFrame) -> Figure:
     require_one(results, "task")
     table = transfer_scores(results)
     trained, tested = in_order(table["setting"], SETTINGS), in_order(table["test_setting"], TEST_SETTINGS)
-    splits, labels = in_order(table["split"], TEST_SPLITS), in_order(table["label"], ARCHITECTURES)
+    splits, labels = in_order(table["split"], TEST_SPLITS), order_labels(table["label"])
     ends = table["low"].map("{:.1f}–".format) + table["high"].map("{:.1f}".format)
     several = " " + table["converged"].astype(str) + "/" + table["runs"].astype(str)
     table["text"] = table["macro_f1"].map("{:.1f}\n".format) + ends + several.where(table["runs"] > 1, "")
@@ -210,7 +217,7 @@ def draw_loss(curves: Mapping[str, pd.DataFrame], results: pd.DataFrame) -> Figu
     table = loss_curves(curves, results)
     one = table["setting"].nunique() == 1
     panel, line = ("setting", "model") if one else ("label", "setting")
-    labels = in_order(table[panel], SETTINGS if one else ARCHITECTURES)
+    labels = in_order(table[panel], SETTINGS) if one else order_labels(table[panel])
     styles = {name: COLOURS[n % 7] for n, name in enumerate(in_order(table[line], ARCHITECTURES if one else SETTINGS))}
     across = min(2, len(labels))
     title = runs_title("Training loss", results[results["name"].isin(table["name"].unique())])

@@ -141,8 +141,9 @@ def heat_map(
     axes: Axes, values: pd.DataFrame, texts: pd.DataFrame, points: float = 6.5, bar: str = "", **options: Any
 ) -> None:
     """Cells of percentages with texts in them; blank for NaN. bar: the label of the colour scale; "" for none."""
+    shown = texts.astype(object).where(texts.notna(), "")
     sns.heatmap(
-        values.astype(float), ax=axes, vmin=0, vmax=100, cmap="cividis", annot=texts.astype(object).where(texts.notna(), ""), fmt="", square=True,
+        values.astype(float), ax=axes, vmin=0, vmax=100, cmap="cividis", annot=shown, fmt="", square=True,
         linewidths=0.6, annot_kws={"fontsize": points}, cbar=bool(bar),
         cbar_kws={"label": bar, "shrink": 0.8} if bar else None, **options,
     )  # fmt: skip

@@ -25,7 +25,8 @@ import yaml
 from analysis.averages import select
 from analysis.document import ReportContent, html_page
 from analysis.drawing import draw_all, work_items
-from analysis.errors import (
+from analysis.layout import Table
+from analysis.old_errors import (
     ERRORS_IN_ALL,
     MAX_PER_RUN,
     MIN_PER_RUN,
@@ -33,7 +34,6 @@ from analysis.errors import (
     dataset_errors,
     errors_per_run,
 )
-from analysis.layout import Table
 from analysis.runs import Runs, left_out, load
 from analysis.tables import TABLES, couples, overview
 from train.results.store import REPORT
@@ -130,7 +130,7 @@ def report(folder: Path, out: Path, options: argparse.Namespace, log: Log = prin
     for name in ("tables", "figures"):
         (out / name).mkdir(parents=True, exist_ok=True)
     if len(runs.evaluations):
-        from analysis.evaluations import read_all, write_page  # imports matplotlib
+        from analysis.old_evaluations import read_all, write_page  # imports matplotlib
 
         if answers := read_all(runs):
             tables = write_page(runs, answers, out / EVALUATIONS)

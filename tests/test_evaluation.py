@@ -550,7 +550,7 @@ def test_the_report_shows_scores_losses_and_replies(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    from analysis.evaluations import distinguished, draw_losses
+    from analysis.old_evaluations import distinguished, draw_losses
     from analysis.report import main as report
     from analysis.runs import load
 
@@ -594,7 +594,7 @@ def test_the_report_shows_scores_losses_and_replies(
 
 def test_no_answer_is_a_loss_of_its_own(data: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Half of the replies to images, then all of those to captions, have no answer; the others are right."""
-    from analysis.evaluations import distinguished, draw_losses, loss_figure
+    from analysis.old_evaluations import distinguished, draw_losses, loss_figure
     from analysis.report import main as report
     from analysis.runs import load
 

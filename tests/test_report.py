@@ -15,8 +15,8 @@ from analysis import report as reports
 from analysis.averages import RunSummary
 from analysis.document import ReportContent
 from analysis.drawing import representative_runs
-from analysis.errors import errors_per_run
 from analysis.layout import Cell, Table
+from analysis.old_errors import errors_per_run
 from analysis.paper import SPLITS
 from analysis.tables import TABLES, overview
 from tests.grid import make_run

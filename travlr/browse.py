@@ -25,7 +25,7 @@ from travlr.formats.manifest import MANIFEST
 from travlr.scene import COLOURS, SHAPES, SPLITS, column_name
 from travlr.settings import run_command
 from travlr.tasks import add_task_option, config_from_dict, is_task, task_class
-from travlr.viewer import Card, example_card, render_page, viewer_data
+from travlr.viewer import Card, example_card, read_rows, render_page, viewer_data
 
 TEMPLATE = Path(__file__).with_name("browse.html")
 BASELINES = {"query": "query alone", "total": "query and number of objects"}  # rules beside the best unbound one
@@ -68,7 +68,7 @@ def read_survey(reader: SplitReader, limit: int, seed: str) -> Survey:
     step = 2 if couples else 1
     starts = choose_spread(list(zip(pairs, truths, strict=True))[::step], -(-limit // step), seed)
     rows = [row for start in starts for row in range(step * start, step * start + step)][:limit]
-    return Survey(counts, reader.columns().take(rows).to_pylist(), couples)
+    return Survey(counts, read_rows(reader, rows), couples)
 
 
 def are_couples(queries: list[str], truths: list[bool]) -> bool:

@@ -19,6 +19,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from render.png import decode
 from travlr.config import Config, Style
+from travlr.dataset import SplitReader
 from travlr.formats.columns import scene_of
 from travlr.generate import renderer_of
 from travlr.scene import Object, column_name
@@ -57,6 +58,19 @@ class Card:
 
 
 # Cards ---------------------------------------------------------------------------------------------------------------
+
+
+def read_rows(reader: SplitReader, rows: Sequence[int]) -> list[dict[str, Any]]:
+    """These rows of a split, in their order. A thousand are in memory at a time, for the pictures of large corpora."""
+    contents: dict[int, dict[str, Any]] = {}
+    start, last = 0, max(rows, default=-1)
+    for table in reader.tables():
+        here = sorted({row for row in rows if start <= row < start + len(table)})
+        contents |= zip(here, table.take([row - start for row in here]).to_pylist(), strict=True)
+        start += len(table)
+        if start > last:
+            break
+    return [contents[row] for row in rows]
 
 
 def example_card(split: str, row: Mapping[str, Any], config: Config | None) -> Card:

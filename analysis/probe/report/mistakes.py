@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis.errors import first_errors
+from analysis.old_errors import first_errors
 from analysis.probe.corpora.items import Missing, Unreadable, open_picture
 from analysis.probe.report.metrics import GRADE
 from analysis.probe.report.results import Group, outcomes_of
