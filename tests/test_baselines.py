@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from tests.helpers import flip
 from travlr import Count, GenerateArguments, Image, generate_dataset, open_dataset
 from travlr.audit.__main__ import main as audit_command
 from travlr.baselines import RuleScore, best_unbound, dataset_baselines, score_baselines
@@ -201,3 +203,11 @@ def test_read_split_names_an_empty_picture(data: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr("travlr.baselines.arrays._ink_of", lambda data, ink=_ink_of: ink(pa.py_buffer(b"")))
     with pytest.raises(ValueError, match="row 0 of train is no readable PNG"):
         score_baselines(data)
+
+
+def test_baselines_refuses_data_damaged_after_its_scores(data: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(data, tmp_path / "damaged"))
+    dataset_baselines(folder)
+    flip(next(folder.glob("test_ood-*")))
+    with pytest.raises(ValueError, match="not the bytes that were written"):
+        main([str(folder)])

@@ -7,6 +7,7 @@ import csv
 import json
 import math
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from typing import Any
 
 import pytest
 from matplotlib.patches import Rectangle
+from safetensors.torch import save_file
 
 from render.image import IMAGE_STYLES
 from render.text import CAPTION_STYLES
@@ -29,8 +31,14 @@ from train.ask.config import Evaluation, ShownStyle
 from train.ask.evaluation import evaluate
 from train.ask.local import ChatModel
 from train.ask.requests import Reply, Request
+from train.config import Run, Training
+from train.data.text import grammar_tokenizer
+from train.models import make_model
+from train.models.loading import save_statistics
 from train.results.answers import read_answers
+from train.results.predictions import read_predictions
 from train.results.store import ANSWERS, read_results
+from train.run import run
 from travlr.config import Count, Image
 from travlr.dataset import open_dataset
 from travlr.questions import FORMS, PROMPTS
@@ -439,17 +447,28 @@ def test_a_text_model_reads_captions_alone(data: dict[str, Path], tmp_path: Path
         evaluate(asked.changed(setting=["image"]), log=lambda _: None)
 
 
-def test_a_finished_run_is_tested_anew(data: dict[str, Path], tmp_path: Path) -> None:
-    from train.config import Run, Training
-    from train.run import run
+def save_albef(folder: Path) -> str:
+    """A tiny checkpoint with its tokenizer and statistics of pixels."""
+    words = grammar_tokenizer()
+    folder.mkdir()
+    words.save_pretrained(folder)
+    save_statistics(folder, ((0.5, 0.4, 0.3), (0.6, 0.7, 0.8)))
+    model = make_model("albef", "tiny", vocabulary=len(words))
+    save_file(model.state_dict(), folder / "model.safetensors")
+    return str(folder)
 
+
+@pytest.mark.parametrize("model", ["uniter", "albef"])
+def test_evaluate_gives_a_run_its_scores_again(model: str, data: dict[str, Path], tmp_path: Path) -> None:
+    """Also that of a run with published weights, which are gone."""
     training = Training(steps=2, check_every=2)
     trained = Run(
-        model="uniter", size="tiny", data=str(data["cardinality"]), runs=str(tmp_path), training=training,
-        precision="float32",
+        model=model, size="tiny", data=str(data["cardinality"]), runs=str(tmp_path), training=training,
+        precision="float32", pretrained=save_albef(tmp_path / "albef") if model == "albef" else None,
     )  # fmt: skip
     expected = {(r["test_setting"], r["split"]): r for r in run(trained, log=lambda _: None)}
     folder = tmp_path / next(iter(expected.values()))["name"]
+    shutil.rmtree(tmp_path / "albef", ignore_errors=True)
     again = Evaluation(model=str(folder), data=str(data["cardinality"]), runs=str(tmp_path / "again"), limit=None)
     rows = evaluate(again, log=lambda _: None)
     assert len(rows) == len(expected) == 6
@@ -458,6 +477,16 @@ def test_a_finished_run_is_tested_anew(data: dict[str, Path], tmp_path: Path) ->
         assert row["origin"] == "trained" and row["examples"] == before["examples"]
         for name in ("accuracy", "macro_f1", "couples_right", "floor_unbound"):
             assert row[name] == pytest.approx(before[name]), name
+    logits = {(a.id, a.setting): a.score for a in read_answers(tmp_path / "again" / rows[0]["name"])}
+    for line in read_predictions(folder).to_pylist():
+        assert logits[line["id"], line["test_setting"]] == pytest.approx(line["logit"], abs=1e-5)
+
+
+def test_evaluate_refuses_settings_that_a_run_does_not_have(data: dict[str, Path], tmp_path: Path) -> None:
+    training = Training(steps=2, check_every=2)
+    trained = Run(size="tiny", data=str(data["cardinality"]), runs=str(tmp_path), training=training)
+    folder = tmp_path / run(trained, log=lambda _: None)[0]["name"]
+    again = Evaluation(model=str(folder), data=str(data["cardinality"]), runs=str(tmp_path / "again"))
     with pytest.raises(ValueError, match="holds task=spatiality"):
         evaluate(again.changed(task="cardinality", data=str(data["spatiality"])), log=lambda _: None)
     unusable: dict[str, Any] = {"form": "choice", "seed": 3, "max_tokens": 5, "temperature": 1.0, "revision": "x"}

@@ -27,10 +27,18 @@ def fingerprint(config: Run, dataset: str) -> dict[str, Any]:
     return values | {  # names of the hub stay as they are
         "trainer": trainer,
         "start": config.start and _run_of(config.start),
-        "pretrained": config.pretrained and checkpoint_digest(config.pretrained),
+        "pretrained": checkpoint_digest(config.pretrained) if config.pretrained else began_pretrained(config),
         "regions": config.regions.model_dump() | {"file": path_digest(config.regions.file)},
         "dataset": dataset,
     }
+
+
+def began_pretrained(config: Run) -> str | None:
+    """The checkpoint that the weights began with, its name or digest; None for random weights."""
+    if config.pretrained or not config.start:
+        return config.pretrained
+    checkpoint = read_config(Path(config.start))["config"].get("pretrained")
+    return None if checkpoint is None else str(checkpoint)
 
 
 def checkpoint_digest(name: str) -> str:

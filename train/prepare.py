@@ -8,7 +8,7 @@ from pathlib import Path
 from travlr.audit.checks import audit
 from travlr.corpora import is_corpus
 from travlr.dataset import open_dataset
-from travlr.formats.manifest import file_problem, has_manifest
+from travlr.formats.manifest import check_files, has_manifest
 from travlr.generate import GenerateArguments, generate_dataset
 from travlr.settings import Log
 from travlr.tasks import short_name, task_class
@@ -39,8 +39,10 @@ def prepare_dataset(data: str | None, task: str, runs: str, log: Log) -> Path:
             f"data={error}" + ("" if folder.exists() else f"; generate a dataset with {command}")
         ) from None
     dataset.check_task(task)
-    if problem := next(filter(None, (file_problem(folder, file) for file in dataset.manifest["files"])), None):
-        raise ValueError(f"data={folder}: {problem}; generate it again with python -m travlr.generate")
+    try:
+        check_files(folder, dataset.manifest["files"])
+    except ValueError as error:
+        raise ValueError(f"data={error}") from None
     digest = str(dataset.manifest["content_digest"])
     if is_corpus(dataset):
         return folder

@@ -11,13 +11,14 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
+from transformers import AutoTokenizer
 
 from train.config import Run
 from train.data.examples import VisualSettings
 from train.data.pixels import PUBLISHED
 from train.data.sources import TrainingDataset
 from train.data.text import WordTokenizer, grammar_tokenizer
-from train.fingerprint import fingerprint
+from train.fingerprint import began_pretrained, fingerprint
 from train.learning.batches import RunData, training_schedule, unlabelled_pairs
 from train.learning.devices import (
     accelerator,
@@ -30,7 +31,14 @@ from train.learning.module import Learner
 from train.learning.testing import test_matrix
 from train.models import make_model, shape_of
 from train.models.layers import Model, initial_std
-from train.models.loading import load_published, local_path, pixel_statistics, tokenizer_of, weight_files
+from train.models.loading import (
+    load_published,
+    local_path,
+    pixel_statistics,
+    save_statistics,
+    tokenizer_of,
+    weight_files,
+)
 from train.prepare import dataset_folder, prepare_dataset
 from train.results.columns import TEST_SPLITS, Row
 from train.results.predictions import write_predictions
@@ -81,7 +89,7 @@ def train_and_test(
     trainer = make_trainer(config, schedule, folder, device, precision)
     if is_main_process():
         start_run(folder.parent, settings, str(source.folder))
-        data.tokenizer.tokenizer.save_pretrained(folder)
+        save_preprocessing(data, folder)
     if (folder / CHECKPOINTS).is_dir():
         log(f"{folder}: goes on from its last checkpoint")
     for logger in trainer.loggers:
@@ -119,17 +127,24 @@ def train_and_test(
     shutil.rmtree(folder / CHECKPOINTS)  # several times the size of the weights
 
 
-def load_data(config: Run, source: TrainingDataset, tokenizer: WordTokenizer | None = None) -> RunData:
-    """The data of a run, with its tokenizer and the inputs of its model. tokenizer: in place of the run's own.
+def load_data(config: Run, source: TrainingDataset) -> RunData:
+    """The data of a run, with its tokenizer and the inputs of its model.
 
     Raises `ValueError`, before any training, if a file of features lacks a picture of the test splits.
     """
     visual = visual_settings(config)
-    data = RunData(config, source, tokenizer or tokenizer_for(config, source.style.caption), visual)
+    data = RunData(config, source, tokenizer_for(config, source.style.caption), visual)
     if visual.sees == "regions" and config.regions.source == "file":
         for split in TEST_SPLITS:
             data.examples(split)
     return data
+
+
+def save_preprocessing(data: RunData, folder: Path) -> None:
+    """Write what the inputs are made with into the folder of a run: the tokenizer, and the statistics of pixels."""
+    data.tokenizer.tokenizer.save_pretrained(folder)
+    if data.visual.sees == "pixels":
+        save_statistics(folder, data.visual.statistics)
 
 
 def make_learner(config: Run, data: RunData, steps: int, log: Log) -> tuple[Learner, str]:
@@ -143,20 +158,13 @@ def make_learner(config: Run, data: RunData, steps: int, log: Log) -> tuple[Lear
     return learner, weights
 
 
-def load_weights(learner: Learner, path: Path) -> None:
-    """Load the weights of a finished run. Raises `ValueError` if they are of another architecture."""
-    try:
-        learner.load_state_dict(load_file(path))
-    except (OSError, RuntimeError, SafetensorError) as error:
-        raise ValueError(f"{path}: not weights of this model: {str(error).splitlines()[-1].strip()}") from None
-
-
 def visual_settings(config: Run) -> VisualSettings:
-    """The image inputs of the model. Pixels are normalised with the statistics of the checkpoint."""
+    """The image inputs of the model. Pixels are normalised with the statistics of the checkpoint or the first run."""
     visual = VisualSettings(config.architecture.sees, config.regions, config.architecture.takes_boxes)
     if visual.sees != "pixels":
         return visual
-    statistics = pixel_statistics(config.pretrained) if config.pretrained else PUBLISHED
+    origin = config.start or config.pretrained
+    statistics = pixel_statistics(origin) if origin else PUBLISHED
     return replace(visual, side=shape_of(config.model, config.size).picture, statistics=statistics)
 
 
@@ -165,26 +173,24 @@ def start_from(config: Run, learner: Learner) -> str:
     another model."""
     folder = Path(str(config.start))
     first, own = read_config(folder)["config"], fingerprint(config, "")
-    for name in ("model", "size", "controlled", "pretrained"):
+    for name in ("model", "size", "controlled", *(["pretrained"] if config.pretrained else [])):
         if first.get(name) != own[name]:
             raise ValueError(f"start={folder}: has {name}={first.get(name)}; give the same, not {own[name]}")
     if not is_finished(folder):
         raise ValueError(f"start={folder}: this run is not finished; run it to its end first")
-    load_weights(learner, folder / WEIGHTS)
+    try:
+        learner.load_state_dict(load_file(folder / WEIGHTS))
+    except (OSError, RuntimeError, SafetensorError) as error:
+        raise ValueError(
+            f"{folder / WEIGHTS}: not weights of this model: {str(error).splitlines()[-1].strip()}"
+        ) from None
     return f"run {folder.name}"
-
-
-def saved_tokenizer(folder: Path) -> WordTokenizer:
-    """The tokenizer in the folder of a run."""
-    from transformers import AutoTokenizer
-
-    return WordTokenizer(AutoTokenizer.from_pretrained(folder))
 
 
 def tokenizer_for(config: Run, caption_style: str = Style().caption) -> WordTokenizer:
     """That of the run to start from, the checkpoint's own, or the grammar's."""
     if config.start:
-        return saved_tokenizer(Path(config.start))
+        return WordTokenizer(AutoTokenizer.from_pretrained(config.start))
     if config.pretrained is None:
         return WordTokenizer(grammar_tokenizer(config.task, caption_style))
     weight_files(local_path(config.pretrained))  # before a tokenizer is downloaded
@@ -195,17 +201,18 @@ def build_model(config: Run, tokenizer: WordTokenizer, dimension: int, log: Log)
     """The model, and the origin of its weights. dimension: of region features.
 
     At `base`, a model with random weights has the size of the published vocabulary; our tokens are its first ones.
+    The weights of `start` are not loaded here.
     Raises `ValueError` for an option that the model does not have, and for a checkpoint of another architecture.
     """
     options: dict[str, Any] = {"controlled": True} if config.controlled else {}
     if config.details.loss == "distillation":
         options["distil"] = True
     changes: dict[str, Any] = {"feature_width": dimension} if dimension else {}
-    if config.pretrained or config.size != "base":
+    if config.size != "base" or began_pretrained(config):
         changes["vocabulary"] = tokenizer.size
     model = make_model(config.model, config.size, options, **changes)
     origin = "random"
-    if config.pretrained:
+    if config.pretrained and not config.start:
         report = load_published(model, config.pretrained)
         log(f"pretrained={config.pretrained}: {report}")
         origin = f"{Path(config.pretrained).name} {str(path_digest(str(local_path(config.pretrained))))[:16]}"

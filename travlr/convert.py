@@ -19,7 +19,7 @@ from travlr.dataset import open_dataset
 from travlr.files import check_apart, file_hash
 from travlr.formats.columns import report_damage
 from travlr.formats.exports import FORMATS, check_export, export
-from travlr.formats.manifest import EXPORTED, MANIFEST, file_problem
+from travlr.formats.manifest import EXPORTED, MANIFEST, check_files
 from travlr.formats.original import INDEX, METADATA, count_rows, read_original
 from travlr.generate import print_summary
 from travlr.harness.exports import Export, export_dataset
@@ -76,8 +76,7 @@ def convert_dataset(source: Path, folder: Path, layout: str, overwrite: bool = F
     if layout == "original" and is_corpus(dataset):
         raise ValueError("format=original: holds scenes of this project alone")
     check_export(layout, folder, dataset.manifest["config"])
-    if problem := next(filter(None, (file_problem(source, file) for file in dataset.manifest["files"])), ""):
-        raise ValueError(f"{source}: {problem}; make it again, with the command that made it")
+    check_files(source, dataset.manifest["files"])
     export(layout, folder, dataset)
     print(f"{folder}: format={layout}, {sum(map(len, dataset.splits.values())):,} examples")
 

@@ -266,6 +266,7 @@ def _set_to_none(values: dict[str, Any], names: Mapping[str, Any]) -> None:
 def command() -> None:
     """The command of this module, with the arguments of the process."""
     own = (name for argument in sys.argv[1:] for name in argument.removeprefix("task=").split(",") if is_import(name))
+    of_tasks: dict[str, Any] = {}
     for name in (*TASKS, *own):
         try:
             node = _defaults(use_task(name).Config) | {"task": name}
@@ -273,12 +274,14 @@ def command() -> None:
             print(f"generate: {error}", file=sys.stderr)
             sys.exit(2)
         ConfigStore.instance().store(group="task", name=name, node=node, package="_global_")
+        of_tasks |= node
     hydra_command(
         "generate",
         {"defaults": ["_self_", {"task": None}], **DEFAULT_JOB.model_dump(), **_defaults(Config)},
         HELP.format(settings=_help_settings()),
         sweep_dir="data",
         main=main,
+        of_groups=of_tasks,
     )
 
 

@@ -70,13 +70,18 @@ def split_texts(value: str) -> list[str]:
 
 
 def hydra_command(
-    name: str, defaults: Mapping[str, Any], help_text: str, sweep_dir: str, main: Callable[[Any], Any]
+    name: str,
+    defaults: Mapping[str, Any],
+    help_text: str,
+    sweep_dir: str,
+    main: Callable[[Any], Any],
+    of_groups: Mapping[str, Any] | None = None,
 ) -> None:
     """Run `main` as the Hydra application NAME, with the composed settings as plain values.
 
     defaults: settings with their defaults. They may hold `defaults`, Hydra's list of groups. An empty group takes any
     setting (`trainer.devices=2`). help_text: for `--help`. sweep_dir: where Hydra and its launchers keep their files
-    during a sweep (`-m`).
+    during a sweep (`-m`). of_groups: further settings, which groups add.
     """
     groups = [*defaults.get("defaults", ["_self_"]), {"override hydra/job_logging": "none"}]
     hydra_settings = {
@@ -89,7 +94,7 @@ def hydra_command(
     for group in (setting for setting, value in defaults.items() if value == {}):
         OmegaConf.set_struct(node[group], False)
     ConfigStore.instance().store(name=name, node=node)
-    settings = list(_flat(defaults))
+    settings = list(dict.fromkeys([*_flat(defaults), *_flat(of_groups or {})]))
 
     @hydra.main(config_path=str(CONF), config_name=name, version_base="1.3")
     def application(config: Any) -> Any:

@@ -78,7 +78,8 @@ class Evaluation(Settings):
     head: Literal["itm", "itc"] | None = Field(None, description="of matchers with both; null for the model's own")
     regions: PathText | None = Field(
         None,
-        description="of visualbert, uniter and lxmert: a folder of UNITER's .npz; null: the cells of a 6 x 6 grid",
+        description="of visualbert, uniter and lxmert, and runs with features from files: a folder of UNITER's .npz; "
+        "null: the cells of a 6 x 6 grid",
     )
     answers: Literal["generate", "likelihood"] = Field(
         "generate", description="generate, or likelihood: log-probabilities of the answers of true_false and choice"

@@ -16,8 +16,8 @@ from train.data.text import UnknownWord
 from train.learning.batches import RunData
 from train.learning.testing import predict
 from train.models.hub import torch_device
-from train.results.store import WEIGHTS, is_finished, read_config
-from train.run import load_data, load_weights, make_learner, saved_tokenizer
+from train.results.store import is_finished, read_config
+from train.run import load_data, make_learner
 from travlr.corpora.items import MATCH
 from travlr.settings import Log
 
@@ -45,7 +45,7 @@ class TrainedModel:
                 f"form={config.form} prompt={config.prompt}: a run of ours answers true_false, direct, alone"
             )
         why = "is not for a run of ours"
-        refuse_settings(config, why, "revision", "temperature", "seed", "max_tokens", "head", "regions")
+        refuse_settings(config, why, "revision", "temperature", "seed", "max_tokens", "head")
         if config.task == MATCH:
             raise ValueError(f"data={data}: holds sentences about pictures; a run of ours is asked about scenes alone")
         if config.style != ShownStyle():
@@ -54,7 +54,7 @@ class TrainedModel:
         self.settings = self.run.test_settings
         self.config = config
         self.device = "cpu" if torch_device(config.device).type == "cpu" else "gpu"
-        self.data: RunData = load_data(self.run, TrainingDataset(data), saved_tokenizer(self.folder))
+        self.data: RunData = load_data(self.run, TrainingDataset(data))
         try:
             learner, _ = make_learner(self.run, self.data, 1, log)
         except UnknownWord as error:
@@ -62,15 +62,19 @@ class TrainedModel:
                 f"model={self.folder}: its vocabulary does not hold the word {error.word!r} of data={data}; give a "
                 "dataset with the words of the run's own one"
             ) from None
-        load_weights(learner, self.folder / WEIGHTS)
         self.model = learner.model.eval()
 
     def _run(self, settings: dict[str, Any], config: Evaluation, data: Path) -> Run:
         """The run's settings with the evaluation's dataset, and without settings that only training needs."""
-        if settings.get("pretrained"):
-            raise ValueError(f"model={self.folder}: was trained with pretrained=, which its folder does not hold")
         names = {name: settings[name] for name in ("model", "size", "setting", "controlled", "recipe", "regions")}
-        return Run(**names, data=data, task=config.task, runs=config.runs, training=Training(examples=2))
+        if names["regions"]["source"] == "file":
+            if config.regions is None:
+                raise ValueError(f"regions=null: model={self.folder} takes features from files; give their folder")
+            names["regions"] = names["regions"] | {"file": config.regions}
+        else:
+            refuse_settings(config, "is not for this run", "regions")
+        own = {"start": self.folder, "data": data, "task": config.task, "runs": config.runs}
+        return Run(**names, **own, training=Training(examples=2))
 
     def replies(self, requests: Iterable[Request]) -> Iterator[tuple[Request, Reply]]:
         """Replies in the order of the requests, split by split."""

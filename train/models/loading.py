@@ -259,6 +259,12 @@ def tokenizer_of(path: str | Path, name: str) -> PreTrainedTokenizerBase:
         ) from None
 
 
+def save_statistics(folder: Path, statistics: Statistics) -> None:
+    """Write the statistics of pixels into a folder, as `pixel_statistics` reads them."""
+    names = ("image_mean", "image_std")
+    (folder / PREPROCESSOR).write_text(json.dumps(dict(zip(names, statistics, strict=True))), encoding="utf-8")
+
+
 def pixel_statistics(path: str | Path) -> Statistics:
     """Mean and standard deviation of each channel (0 to 1) by which a checkpoint normalises pixels.
 

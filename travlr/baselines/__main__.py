@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from travlr.baselines import dataset_baselines, format_scores
+from travlr.formats.manifest import check_files, read_manifest
 from travlr.settings import run_command
 from travlr.tasks import add_task_option
 
@@ -22,6 +23,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="print the scores as JSON")
     add_task_option(parser)
     options = parser.parse_args(arguments)
+    check_files(options.dir, read_manifest(options.dir)["files"])  # the scores may be older than the damage
     results = dataset_baselines(options.dir)
     print(json.dumps([asdict(result) for result in results], indent=1) if options.json else format_scores(results))
     return 0

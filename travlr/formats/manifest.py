@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import re
+from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -80,6 +81,12 @@ def _foreign_manifest(folder: Path) -> dict[str, Any]:
         "files": files,
         "content_digest": hashlib.sha256("".join(str(file["sha256"]) for file in files).encode()).hexdigest(),
     }
+
+
+def check_files(folder: Path, files: Sequence[dict[str, Any]]) -> None:
+    """Raise `ValueError` where one of a manifest's `files` is not as it says."""
+    if problem := next(filter(None, (file_problem(folder, file) for file in files)), ""):
+        raise ValueError(f"{folder}: {problem}; make it again, with the command that made it")
 
 
 def file_problem(folder: Path, file: dict[str, Any]) -> str:
