@@ -17,7 +17,8 @@ from travlr.tasks import add_task_option
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m travlr.baselines",
-        description="Fit rules that do not reason on the train split, and print their accuracy on the other splits.",
+        description="Print the accuracy of rules that do not reason, fitted on the train split; of a corpus, how many "
+        "items are ranked right by rules that see no picture.",
     )
     parser.add_argument("dir", metavar="DIR", type=Path, help="folder of a dataset")
     parser.add_argument("--json", action="store_true", help="print the scores as JSON")

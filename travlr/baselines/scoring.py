@@ -9,14 +9,18 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from travlr.baselines.arrays import SplitArrays, read_split, split_arrays, word_lists
+from travlr.baselines.blind import score_blind
 from travlr.baselines.rules import RULES, Rule, query_features
+from travlr.baselines.scores import RuleScore
+from travlr.corpora import is_corpus
+from travlr.dataset import open_dataset
 from travlr.files import replace_file
 from travlr.formats.manifest import read_manifest
 from travlr.scene import SPLITS
@@ -32,30 +36,16 @@ GRAMS = "words, pairs and triples of words"
 TEXTS = 8_000  # of each split, for the linear rule on texts
 
 
-@dataclass(frozen=True)
-class RuleScore:
-    """The score of a rule on a split, in percent.
-
-    interval: 95 % of the accuracy, over couples. couples: percent of couples with both answers right; None where the
-    examples are not in couples.
-    """
-
-    baseline: str
-    blind: str
-    split: str
-    accuracy: float
-    interval: tuple[float, float]
-    macro_f1: float
-    couples: float | None
-    examples: int
-
-
 def score_baselines(folder: str | Path) -> list[RuleScore]:
     """Fit every unbound rule on train and score it on the other splits. The last two are trees on all their features.
+    Of a corpus: blind rules (`travlr.baselines.blind`).
 
     Raises `ValueError` if the folder is not a dataset, or lacks its train split.
     """
-    manifest = read_manifest(folder)
+    dataset = open_dataset(folder)
+    if is_corpus(dataset):
+        return score_blind(dataset)
+    manifest = dataset.manifest
     if "train" not in manifest["splits"]:
         raise ValueError(f"{folder}: has no train split, on which baselines are fitted")
     tables = {split: read_split(Path(folder), manifest, split) for split in SPLITS if split in manifest["splits"]}
@@ -95,14 +85,6 @@ def dataset_baselines(folder: str | Path) -> list[RuleScore]:
     with contextlib.suppress(OSError), replace_file(path) as temporary:  # some folders cannot be written
         temporary.write_text(text, encoding="utf-8")
     return results
-
-
-def best_unbound(results: Sequence[RuleScore]) -> dict[str, RuleScore]:
-    """split -> the rule with the highest accuracy there, of those that do not count."""
-    counting = {rule.name for rule in RULES if rule.counts}
-    results = [result for result in results if result.baseline not in counting]
-    splits = dict.fromkeys(result.split for result in results)
-    return {split: max((r for r in results if r.split == split), key=lambda r: r.accuracy) for split in splits}
 
 
 def _scores(name: str, blind: str, rules: Sequence[Rule], splits: dict[str, SplitArrays]) -> list[RuleScore]:
@@ -152,18 +134,3 @@ def _accuracy(right: np.ndarray, answers: np.ndarray) -> tuple[float, tuple[floa
     accuracy = 100 * float(right.mean())
     half = 196 * float(units.mean(axis=1).std() / np.sqrt(len(units)))
     return accuracy, (max(accuracy - half, 0.0), min(accuracy + half, 100.0)), couples
-
-
-def format_scores(results: Sequence[RuleScore]) -> str:
-    """The accuracy of each rule on each split with half its 95 % interval, in percent, and what the rule cannot see."""
-    splits = list(dict.fromkeys(result.split for result in results))
-    texts = {
-        (score.baseline, score.split): f"{score.accuracy:.1f} ± {(score.interval[1] - score.interval[0]) / 2:.1f}"
-        for score in results
-    }
-    width = max(len(result.baseline) for result in results) + 1
-    lines = [f"{'rule':<{width}}{''.join(f'{split:>14}' for split in splits)}  cannot see"]
-    for name, blind in dict.fromkeys((result.baseline, result.blind) for result in results):
-        scores = "".join(f"{texts[name, split]:>14}" for split in splits)
-        lines.append(f"{name:<{width}}{scores}  {blind}")
-    return "\n".join(lines)
