@@ -42,8 +42,8 @@ def results(data: Path) -> list[RuleScore]:
 
 def test_split_arrays_agree_with_the_objects(data: Path) -> None:
     dataset = open_dataset(data)
-    colours, shapes = words = word_lists(read_split(data, dataset.manifest, "train"))
-    arrays = split_arrays(read_split(data, dataset.manifest, "test_ood"), words)
+    colours, shapes = words = word_lists(read_split(dataset, "train"))
+    arrays = split_arrays(read_split(dataset, "test_ood"), words)
     table = dataset["test_ood"].columns("image", "task", "query_form", "caption", "objects", "answer").slice(0, 200)
     for i, row in enumerate(table.to_pylist()):
         objects = row["objects"]
@@ -143,8 +143,8 @@ def test_best_unbound_takes_the_best_of_each_split(results: list[RuleScore]) -> 
 def test_score_baselines_finds_planted_rules(data: Path) -> None:
     """Answers that follow from one thing that a rule sees: the rule learns them."""
     dataset = open_dataset(data)
-    words = word_lists(read_split(data, dataset.manifest, "train"))
-    arrays = {split: split_arrays(read_split(data, dataset.manifest, split), words) for split in ("train", "test_ind")}
+    words = word_lists(read_split(dataset, "train"))
+    arrays = {split: split_arrays(read_split(dataset, split), words) for split in ("train", "test_ind")}
     planted: dict[str, Callable[[SplitArrays], np.ndarray]] = {
         "occupied cells": lambda e: e.cells[:, 0, 0],
         "first and last object": lambda e: e.ends[:, 0, 0] == 0,

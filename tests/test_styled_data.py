@@ -23,7 +23,7 @@ from train.data.text import WordTokenizer, grammar_tokenizer, tokenise, vocabula
 from train.regions.pictures import PictureSet
 from train.regions.sources import make_regions
 from train.run import run
-from travlr import Cardinality, Count, Image, Quantifiers, Spatiality, Style, World
+from travlr import Cardinality, Count, Image, Quantifiers, Spatiality, Style, World, open_dataset
 from travlr.audit.checks import GENERATED, audit
 from travlr.baselines.arrays import in_reading_order, read_split
 from travlr.browse import make_page
@@ -104,7 +104,7 @@ def test_audit_finds_a_corrupted_row_in_every_style(name: str, clean: Path, tmp_
 
 def test_in_reading_order_sorts_objects_as_the_caption(clean: Path) -> None:
     for name in ("caption-ascii", "caption-table"):
-        table = read_split(clean / name, read_manifest(clean / name), "test_ood")
+        table = read_split(open_dataset(clean / name), "test_ood")
         cells = [[(o["row"], o["column"]) for o in objects] for objects in table["objects"].to_pylist()]
         assert all(places == sorted(places) for places in cells) == (name == "caption-ascii")
         again = in_reading_order(table)["objects"].to_pylist()

@@ -20,11 +20,9 @@ from typing import Any
 from travlr.baselines import best_unbound, dataset_baselines
 from travlr.config import Config
 from travlr.dataset import SplitReader, open_dataset
-from travlr.formats.columns import report_damage
-from travlr.formats.manifest import MANIFEST
 from travlr.scene import COLOURS, SHAPES, SPLITS, column_name
 from travlr.settings import run_command
-from travlr.tasks import add_task_option, config_from_dict, is_task, task_class
+from travlr.tasks import add_task_option, is_task, task_class
 from travlr.viewer import Card, example_card, read_rows, render_page, viewer_data
 
 TEMPLATE = Path(__file__).with_name("browse.html")
@@ -94,13 +92,9 @@ def read_content(folder: Path, examples: int, seed: int) -> dict[str, Any]:
     dataset = open_dataset(folder)
     manifest = dataset.manifest
     surveys = {split: read_survey(reader, examples, f"{seed} {split}") for split, reader in dataset.splits.items()}
-    config = manifest["config"] or {}
-    task = config["task"] if config else next(iter(dataset.splits.values())).columns("task")["task"][0].as_py()
-    with report_damage(folder / MANIFEST):
-        settings = dict(list_settings(config))
-        typed = config_from_dict(config) if config else None
+    settings, task = dict(list_settings(manifest["config"] or {})), dataset.task
     total = sum(sum(truths) for survey in surveys.values() for truths in survey.counts.values())
-    cards = list(make_cards(surveys, typed))
+    cards = list(make_cards(surveys, dataset.config))
     pairs = {pair for survey in surveys.values() for pair in survey.counts}
     maps = list(make_heat_maps(task, pairs)) if is_task(task) else []
     lead = task_class(task).title() if is_task(task) else "which sentences are true of a picture"

@@ -6,6 +6,7 @@ of settings are refused when a task is made from its config, before any example 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -94,8 +95,8 @@ class Style(Settings):
 class Config(Settings):
     """The settings of every task. A subclass has those of one task, and checks how they fit together.
 
-    `presets` has, for each preset but `paper`, the settings that it changes. A setting that is null or not given has
-    the preset's value, or else its default.
+    `presets` has, for each preset but `paper`, the settings that it changes. Such a setting has the preset's value, or
+    else its default, where it is null or not given.
     """
 
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {"strict": STRICT}
@@ -123,7 +124,8 @@ class Config(Settings):
         preset = values.get("preset") or "paper"
         if preset not in ("paper", *cls.presets):
             raise ValueError(f"preset={preset}: choose one of {', '.join(('paper', *cls.presets))}")
-        return _merged(cls.presets.get(preset, {}), values)
+        changing = functools.reduce(_merged, (Config.presets["strict"], *cls.presets.values()))
+        return _merged(cls.presets.get(preset, {}), _without_null(values, changing))
 
     @model_validator(mode="after")
     def _not_too_large(self) -> Config:
@@ -143,12 +145,22 @@ class Config(Settings):
 
 
 def _merged(defaults: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values that are not None, and defaults for the others, also inside of groups."""
+    """The values, and defaults for what they lack, also inside of groups."""
     merged = dict(defaults)
     for name, value in values.items():
-        if isinstance(value, Mapping):
-            own = defaults.get(name)
-            merged[name] = _merged(own if isinstance(own, Mapping) else {}, value)
-        elif value is not None:
-            merged[name] = value
+        merged[name] = _merged(_group(defaults, name), value) if isinstance(value, Mapping) else value
     return merged
+
+
+def _without_null(values: Mapping[str, Any], changing: Mapping[str, Any]) -> dict[str, Any]:
+    """The values but those of null that a preset may change: the preset decides them."""
+    return {
+        name: _without_null(value, _group(changing, name)) if isinstance(value, Mapping) else value
+        for name, value in values.items()
+        if value is not None or name not in changing
+    }
+
+
+def _group(values: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    group = values.get(name)
+    return group if isinstance(group, Mapping) else {}

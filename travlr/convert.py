@@ -75,7 +75,7 @@ def convert_dataset(source: Path, folder: Path, layout: str, overwrite: bool = F
     dataset = open_dataset(source)
     if layout == "original" and is_corpus(dataset):
         raise ValueError("format=original: holds scenes of this project alone")
-    check_export(layout, folder, dataset.manifest["config"])
+    check_export(layout, folder, dataset.config)
     check_files(source, dataset.manifest["files"])
     export(layout, folder, dataset)
     print(f"{folder}: format={layout}, {sum(map(len, dataset.splits.values())):,} examples")

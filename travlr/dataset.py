@@ -11,9 +11,11 @@ from typing import Any, overload
 
 import pyarrow as pa
 
-from travlr.formats.columns import COLUMNS, SCHEMA, read_shard, scene_of
-from travlr.formats.manifest import read_manifest
+from travlr.config import Config
+from travlr.formats.columns import COLUMNS, SCHEMA, read_shard, report_damage, scene_of
+from travlr.formats.manifest import MANIFEST, read_manifest
 from travlr.scene import Scene
+from travlr.tasks import config_from_dict
 
 
 @dataclass(frozen=True)
@@ -126,11 +128,16 @@ class Dataset:
             return str(self.manifest["config"]["task"])
         return str(next(next(iter(self.splits.values())).tables("task"))["task"][0])
 
+    @functools.cached_property
+    def config(self) -> Config | None:
+        """Its settings; None where another program made it. Raises `ValueError` where they are no settings."""
+        with report_damage(self.folder / MANIFEST):
+            return config_from_dict(self.manifest["config"]) if self.manifest["config"] else None
+
     @property
     def grid(self) -> tuple[int, int] | None:
         """Columns and rows of its pictures; None where no manifest says so."""
-        world = (self.manifest["config"] or {}).get("world")
-        return (world["columns"], world["rows"]) if world else None
+        return (self.config.world.columns, self.config.world.rows) if self.config else None
 
     def __getitem__(self, split: str) -> SplitReader:
         if split not in self.splits:

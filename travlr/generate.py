@@ -218,7 +218,7 @@ def main(values: dict[str, Any]) -> None:
     except ValueError as error:
         raise UsageError(str(error)) from None
     if job.format != "parquet":
-        check_export(job.format, Path(folder), config.model_dump(mode="json"))
+        check_export(job.format, Path(folder), config)
     manifest = generate_dataset(config, job)
     if job.format == "parquet":
         print_summary(folder, manifest)

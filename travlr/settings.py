@@ -22,7 +22,7 @@ from typing import Annotated, Any, TypeVar
 import hydra
 from hydra.core.config_store import ConfigStore
 from hydra.core.hydra_config import HydraConfig
-from hydra.errors import HydraException
+from hydra.errors import HydraException, MissingConfigException
 from hydra.types import RunMode
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -153,6 +153,9 @@ def in_one_line(error: Exception, settings: Collection[str] = ()) -> str:
     if isinstance(error, ValidationError):
         errors = {_name(part): part for part in reversed(error.errors(include_url=False))}
         return "; ".join(_of_setting(name, part, settings) for name, part in reversed(errors.items()))
+    if isinstance(error, MissingConfigException) and error.missing_cfg_file and error.options:
+        group, _, value = str(error.missing_cfg_file).rpartition("/")
+        return f"{group}={value}: choose one of {', '.join(error.options)}"
     if isinstance(error, HydraException | OmegaConfBaseException):
         if unknown := re.match(r"Could not override '([\w.]+)'", str(error)):
             return _unknown(unknown[1], settings)

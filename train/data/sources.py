@@ -20,7 +20,6 @@ from travlr.config import Config, Style
 from travlr.dataset import Dataset, SplitReader, open_dataset
 from travlr.generate import Generator, generator, renderer_of
 from travlr.scene import SPLITS, Batch, World
-from travlr.tasks import config_from_dict
 
 CHUNK = 4096  # examples generated at once; even, so that it holds whole couples
 PER_EXAMPLE = ("grid", "order", "query", "pair", "answer")  # arrays of a `Batch` with one entry for each example
@@ -38,7 +37,7 @@ class TrainingDataset:
         if missing := [split for split in SPLITS if split not in self.dataset.splits]:
             raise ValueError(f"data={folder}: has no split {missing[0]}; training needs {', '.join(SPLITS)}")
         self.digest: str = manifest["content_digest"]
-        self.config: Config | None = config_from_dict(manifest["config"]) if manifest.get("config") else None
+        self.config: Config | None = self.dataset.config
 
     @property
     def picture(self) -> tuple[int, int]:

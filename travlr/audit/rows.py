@@ -30,7 +30,7 @@ from travlr.tasks.base import Cells, CellsOf, Pair
 ROW_CHECKS = {
     "ids": "numbered in order; one task",
     "caption": "read back: the objects column, in its order",
-    "image": "read back: every pixel is as the objects column says",
+    "image": "drawn again: every pixel is as the objects column says",
     "query": "read back: query_form",
     "queried": "marked are the objects that the query names",
     "answer": "worked out anew from the caption",
@@ -170,20 +170,23 @@ def thing(o: Object) -> tuple[str, str, str, int, int]:
 def picture_problem(data: bytes, objects: Scene, renderer: Renderer) -> str:
     """The first difference between a picture file and the objects of its row; empty where there is none.
 
-    Every cell is compared with the sprite of its object.
+    A file with the bytes that the renderer makes of the objects is theirs. Of any other, each cell is compared with the
+    sprite of its object.
     """
     world, top, left = renderer.world, renderer.top, renderer.left
+    if not all(0 <= o.row < world.rows and 0 <= o.column < world.columns for o in objects):
+        return "an object lies outside the grid"
+    grid = np.zeros((world.rows, world.columns), np.intp)
+    for o in objects:
+        grid[o.row, o.column] = world.number.get((o.size, o.shape, o.colour), 0)
+    if renderer.pngs(grid) == [data]:  # decoding takes ten times as long
+        return ""
     try:
         pixels = np.asarray(decode(data))
     except ValueError as error:
         return str(error)
     if pixels.shape != (renderer.height, renderer.width, 3):
         return f"{pixels.shape[1]} x {pixels.shape[0]} pixels, not {renderer.width} x {renderer.height}"
-    if not all(0 <= o.row < world.rows and 0 <= o.column < world.columns for o in objects):
-        return "an object lies outside the grid"
-    grid = np.zeros((world.rows, world.columns), np.intp)
-    for o in objects:
-        grid[o.row, o.column] = world.number.get((o.size, o.shape, o.colour), 0)
     canvas = renderer.rgb_canvases[0]
     if (pixels[:top] != canvas[:top]).any() or (pixels[:, :left] != canvas[:, :left]).any():
         return "differs in the margin"

@@ -10,8 +10,6 @@ import io
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,11 +19,9 @@ from PIL import Image as pillow
 from render.shapes import LEVELS, WHITE, blend
 from render.text import CAPTION_STYLES
 from travlr.config import Style
-from travlr.dataset import open_dataset
-from travlr.formats.columns import report_damage
-from travlr.formats.manifest import MANIFEST
+from travlr.dataset import Dataset
 from travlr.scene import COLOURS
-from travlr.tasks import config_from_dict, task_class
+from travlr.tasks import task_class
 
 COLUMNS = ("query", "query_form", "caption", "objects", "answer", "task")
 MENTIONS = 3  # of each word, from the first
@@ -179,10 +175,10 @@ def _queries(forms: Sequence[str], words: WordLists) -> tuple[np.ndarray, np.nda
 # Reading --------------------------------------------------------------------------------------------------------------
 
 
-def read_split(folder: Path, manifest: dict[str, Any], split: str) -> pa.Table:
+def read_split(dataset: Dataset, split: str) -> pa.Table:
     """The first rows of a split: `COLUMNS`, and `picture`, the bytes of each picture file."""
     parts: list[pa.Table] = []
-    for table in open_dataset(folder)[split].tables():
+    for table in dataset[split].tables():
         table = table[: ROWS - sum(map(len, parts))]
         if not len(table):
             break
@@ -193,13 +189,13 @@ def read_split(folder: Path, manifest: dict[str, Any], split: str) -> pa.Table:
                 inks.append(_ink_of(picture.as_buffer()))
             except (OSError, SyntaxError, pillow.DecompressionBombError):
                 row = sum(len(part) for part in parts) + len(inks)
-                raise ValueError(f"{folder}: the picture of row {row} of {split} is no readable PNG or JPEG") from None
+                problem = f"the picture of row {row} of {split} is no readable PNG or JPEG"
+                raise ValueError(f"{dataset.folder}: {problem}") from None
         ink = pa.array(inks, pa.list_(pa.float64()))
         sizes = pa.compute.binary_length(pictures)
         parts.append(table.select(COLUMNS).append_column("picture", sizes).append_column("ink", ink))
     whole = pa.concat_tables(parts)
-    with report_damage(folder / MANIFEST):
-        style = config_from_dict(manifest["config"]).style if manifest["config"] else Style()
+    style = dataset.config.style if dataset.config else Style()
     return whole if CAPTION_STYLES[style.caption].ordered else in_reading_order(whole)
 
 

@@ -45,12 +45,11 @@ def score_baselines(folder: str | Path) -> list[RuleScore]:
     dataset = open_dataset(folder)
     if is_corpus(dataset):
         return score_blind(dataset)
-    manifest = dataset.manifest
-    if "train" not in manifest["splits"]:
+    if "train" not in dataset.splits:
         raise ValueError(f"{folder}: has no train split, on which baselines are fitted")
-    tables = {split: read_split(Path(folder), manifest, split) for split in SPLITS if split in manifest["splits"]}
+    tables = {split: read_split(dataset, split) for split in SPLITS if split in dataset.splits}
     words = word_lists(tables["train"])
-    task = task_class(str(tables["train"]["task"][0]))
+    task = task_class(dataset.task)
     splits = {split: split_arrays(table, words) for split, table in tables.items()}
     nouns, decided_by = splits["train"].nouns.shape[1], task.decided_by
     if decided_by in ("count", "counts") and np.all(splits["train"].nouns >= 0, axis=2).any():

@@ -13,12 +13,11 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from travlr.config import Style
+from travlr.config import Config, Style
 from travlr.dataset import Dataset, SplitReader
 from travlr.formats.card import card_files
 from travlr.formats.manifest import EXPORTED
 from travlr.formats.original import write_original
-from travlr.tasks import config_from_dict
 
 SHARD_ROWS = 8000  # of a tar file
 
@@ -73,9 +72,9 @@ FORMATS: dict[str, Callable[[Path, Rows], dict[str, str]]] = {
 }
 
 
-def check_export(layout: str, folder: Path, config: Mapping[str, Any] | None) -> None:
+def check_export(layout: str, folder: Path, config: Config | None) -> None:
     """Raise `ValueError` for a format that cannot hold the dataset, and for a folder that holds something else."""
-    if layout == "original" and config and config_from_dict(config).style != Style():
+    if layout == "original" and config and config.style != Style():
         raise ValueError("format=original: holds style.image=plain and style.caption=sentences alone")
     if folder.is_file() or (folder.is_dir() and any(folder.iterdir()) and not (folder / EXPORTED).is_file()):
         raise ValueError(f"{folder}: is not empty and no export; name another folder")
@@ -86,7 +85,7 @@ def export(layout: str, folder: Path, dataset: Dataset) -> None:
 
     Raises `ValueError` as `check_export` does.
     """
-    check_export(layout, folder, dataset.manifest["config"])
+    check_export(layout, folder, dataset.config)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as name:
         temporary = Path(name) / folder.name
