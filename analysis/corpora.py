@@ -14,7 +14,10 @@ from matplotlib.figure import Figure
 from analysis.evaluations import Section, label_evaluations
 from analysis.frames import Runs
 from analysis.plotting import COLOURS, MARKERS, STYLE, add_legend, bars_with_intervals, new_figure
+from train.results.columns import in_order
 from travlr.corpora.items import MATCH
+from travlr.corpora.taxonomy import TAXONOMY, paper_averages
+from travlr.corpora.taxonomy import by_axis as average_sources
 from travlr.metrics import both_ranked, compare, holm, picture_clusters, proportion, proportions, ranked, reply_scores
 
 OTHER_PICTURES = ("blank", "shuffled")  # styles of showing that are baselines
@@ -104,18 +107,24 @@ def rank_items(answers: pd.DataFrame) -> pd.DataFrame:
         frame = pd.DataFrame({"label": label, "pictures": pictures, **texts, "right": right})
         frame["cluster"] = picture_clusters(frame["picture"], frame["couple"])
         parts.append(frame.rename(columns={"kind": "axis"}))
-    return pd.concat(parts, ignore_index=True)
+    items = pd.concat(parts, ignore_index=True)
+    return items.assign(axis=order_axes(items["axis"]))
+
+
+def order_axes(axes: pd.Series) -> pd.Series:
+    """Axes in the order of VL-CheckList's paper, others by the alphabet."""
+    return pd.Series(pd.Categorical(axes, in_order(axes, TAXONOMY)), axes.index)
 
 
 def by_axis(items: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
     """Items ranked right by label and these columns: examples, percent, low, high."""
     parts = []
     for label, part in items.groupby("label", sort=False):
-        grouped = part.groupby(list(by))
+        grouped = part.groupby(list(by), observed=True)
         table = grouped.size().rename("examples").reset_index()
         measured = proportions(part["right"], grouped.ngroup(), part["cluster"], len(table))
         intervals = {"percent": measured.percent, "low": measured.low, "high": measured.high}
-        parts.append(table.assign(label=label, **intervals))
+        parts.append(table.astype({"axis": str}).assign(label=label, **intervals))
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=["label", *by])
 
 
@@ -123,7 +132,7 @@ def sentences_by_axis(answers: pd.DataFrame) -> pd.DataFrame:
     """Sentences right, each alone, by label and axis: examples, percent, low, high."""
     texts = {name: answers[name].astype(object).fillna("").astype(str) for name in ("picture", "couple", "kind")}
     clusters = picture_clusters(texts["picture"], texts["couple"])
-    frame = answers.assign(axis=texts["kind"], cluster=clusters, right=answers["right"].astype(bool))
+    frame = answers.assign(axis=order_axes(texts["kind"]), cluster=clusters, right=answers["right"].astype(bool))
     return by_axis(frame, ["axis"])
 
 
@@ -160,20 +169,17 @@ def score_table(answers: pd.DataFrame, items: pd.DataFrame) -> pd.DataFrame:
 def axis_table(axes: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     """Percent by axis (rows) and model (columns), and the number of items."""
     texts = [with_interval(*row) for row in axes[["percent", "low", "high"]].to_numpy(float)]
-    table = axes.assign(text=texts).pivot(index=by, columns="label", values="text").fillna("")
+    table = axes.assign(text=texts).pivot_table("text", by, "label", aggfunc="first", sort=False).fillna("")
     table.insert(0, "number", axes.groupby(by)["examples"].max().map("{:,}".format))
     return table
 
 
 def average_table(items: pd.DataFrame) -> pd.DataFrame:
     """The averages of VL-CheckList's Tables 2 to 5."""
-    from travlr.corpora.taxonomy import by_axis as mean_of_sources
-    from travlr.corpora.taxonomy import paper_averages
-
     columns = {}
     for label, part in items.groupby("label", sort=False):
-        percent = (100 * part.groupby(["axis", "source"])["right"].mean()).to_dict()
-        averages = paper_averages(mean_of_sources(percent))
+        percent = (100 * part.astype({"axis": str}).groupby(["axis", "source"])["right"].mean()).to_dict()
+        averages = paper_averages(average_sources(percent))
         columns[label] = {one.name: "" if one.value is None else f"{one.value:.2f}" for one in averages}
     return pd.DataFrame(columns).rename_axis("average")
 
@@ -261,7 +267,7 @@ def draw_places(axes: pd.DataFrame) -> Figure:
                 for n, (label, rows) in enumerate(axes.groupby("label", sort=False)):
                     part = rows.set_index("axis").reindex(names)
                     error = np.stack([part["percent"] - part["low"], part["high"] - part["percent"]]).clip(0)
-                    panel.errorbar(range(3), part["percent"], error, color=COLOURS[n % 7], marker=MARKERS[n % 7], ms=4,
+                    panel.errorbar(np.arange(3) + 0.05 * n, part["percent"], error, color=COLOURS[n % 7], marker=MARKERS[n % 7], ms=4,
                                    lw=1.2, label=label)  # fmt: skip
                 panel.axhline(50, color="#888", lw=0.8, label="a coin")
                 panel.set_xticks(range(3), order)
