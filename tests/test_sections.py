@@ -97,7 +97,9 @@ def test_corpus_scores_are_those_of_a_loop(asked: Runs) -> None:
         assert row["ranked"] == pytest.approx(percent)
         assert scores.loc[model, "both [95 %]"].startswith(f"{row['both_ranked']:.1f} [")
     assert scores.filter(like="redness", axis=0)["blank"].to_list() == ["0.0"]  # ties are wrong
+    assert scores.loc["blind rule: shorter sentence", "ranked [95 %]"].startswith("50.0 [")
     table = content(parts, "items ranked right by axis")
+    assert set(table["best blind rule"]) == {"50.0"}  # couples exchange their sentences
     assert set(table.index) == set(TAXONOMY) and set(table["number"]) == {"8"}
     [redness_row] = [row for model, row in rows.iterrows() if "redness" in str(model)]
     right = items_by_loop(asked, redness_row["name"])
