@@ -2,8 +2,7 @@
 # Set up .venv with locked versions (Debian 12, Ubuntu; needs Python 3.11 or newer), then run a command:
 #   bash setup.sh generate task=cardinality     generate a dataset
 #   bash setup.sh train model=uniter            train and test a model
-#   bash setup.sh probe model=NAME              probe a pretrained model
-#   bash setup.sh evaluate model=NAME           ask a chat model about a dataset
+#   bash setup.sh evaluate model=NAME           ask a model about a dataset
 #   bash setup.sh test                          run all tests
 #   bash setup.sh check                         ruff and mypy
 # Versions are those of requirements.lock. Missing system packages are installed with apt-get.
@@ -53,7 +52,6 @@ browser() { # for the tests of HTML pages
 case "${1-}" in
   generate) shift; install ""; exec .venv/bin/python -m travlr.generate "$@" ;;
   train) shift; install "[train]"; exec .venv/bin/python train.py "$@" ;;
-  probe) shift; install "[train,analysis]"; exec .venv/bin/python -m analysis.probe "$@" ;;
   evaluate) shift; install "[train,server]"; exec .venv/bin/python evaluate.py "$@" ;;
   test) shift; install "[dev,ray,train,analysis,notebooks,page,server]"; browser; exec .venv/bin/python -m pytest -n logical --dist loadfile --no-loadscope-reorder "$@" ;;
   check)

@@ -370,7 +370,7 @@ def test_a_batch_gives_the_replies_of_single_requests(
 ) -> None:
     import transformers
 
-    from tests.test_probe_chat import NEED_TORCHVISION
+    from tests.tiny_chat import NEED_TORCHVISION
 
     processor = tiny_chat.saved(kind, tmp_path / kind)
     if kind in NEED_TORCHVISION:

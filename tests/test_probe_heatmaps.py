@@ -23,9 +23,9 @@ from analysis.attention import (
     with_gradients,
 )
 from analysis.probe.heatmaps import HeatMaps, draw_heat_map, heat, main, occlusion, overlaid
-from analysis.probe.scorers.loading import load_scorer
 from tests.tiny import BUILT, pictures, saved
 from train.ask.matchers.base import Matcher
+from train.ask.matchers.loading import load_matcher
 from train.ask.matchers.published import AlbefMatcher, RegionMatcher
 from train.config import RegionSettings
 from train.data.text import WordTokenizer, grammar_tokenizer
@@ -100,7 +100,7 @@ def still(model: nn.Module) -> None:
 
 def test_a_dual_encoder_that_reads_one_patch_lights_it(folders: dict[str, Path]) -> None:
     """CLIP of the tests, its vision tower set by hand: the class token attends to the tenth patch of 16 alone."""
-    scorer = load_scorer(str(folders["clip"]), device="cpu")
+    scorer = load_matcher(str(folders["clip"]), device="cpu")
     assert isinstance(scorer, Matcher)
     model: Any = scorer.model
     vision = model.vision_model
@@ -136,7 +136,7 @@ def test_a_dual_encoder_that_reads_one_patch_lights_it(folders: dict[str, Path])
 def test_vilt_that_reads_one_patch_lights_it(folders: dict[str, Path]) -> None:
     """Of one layer, set by hand: [CLS] attends to bright patches, and takes them to the score. The picture is wide, so
     that rows and columns cannot be mistaken for each other, and only its upper right is bright."""
-    scorer = load_scorer(str(folders["vilt"]), device="cpu")
+    scorer = load_matcher(str(folders["vilt"]), device="cpu")
     assert isinstance(scorer, Matcher)
     model: Any = scorer.model
     with torch.no_grad():
@@ -202,7 +202,7 @@ def test_maps_are_of_the_pictures_size_and_leave_the_scorer_as_it_was(
     folders: dict[str, Path],
     tmp_path: Path,
 ) -> None:
-    scorer: Any = load_scorer(str(folders[kind]), device="cpu") if kind in BUILT else region_scorer(kind, tmp_path)
+    scorer: Any = load_matcher(str(folders[kind]), device="cpu") if kind in BUILT else region_scorer(kind, tmp_path)
     image = pictures()[1]  # wider than high
     before = scorer([image] * 2, [TEXT, "a star"])
     found = heat(scorer, image, TEXT)
@@ -276,7 +276,7 @@ def test_what_the_model_is_shown_at_a_place_is_painted_there(
 ) -> None:
     """The brightness of the patches that the model is given, painted, is that of the picture, white right of and above
     its centre."""
-    scorer: Any = load_scorer(str(folders[kind]), device="cpu") if kind in BUILT else region_scorer(kind, tmp_path)
+    scorer: Any = load_matcher(str(folders[kind]), device="cpu") if kind in BUILT else region_scorer(kind, tmp_path)
     width, height = size
     pixels = np.zeros((height, width, 3), np.uint8)
     pixels[height // 4 : height // 2, width // 2 : width * 3 // 4] = 255
@@ -344,7 +344,7 @@ def test_the_command_writes_a_picture(
 def test_regions_are_chosen_and_found_by_the_pictures_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Published region models take a detector's features: a grid's would be of another width."""
     Image.new("RGB", (8, 8)).save(tmp_path / "in.png")
-    given = ["--model", "uniter:x", "--image", str(tmp_path / "in.png"), "--text", "red", "--size", "tiny"]
+    given = ["--model", "uniter:x", "--image", str(tmp_path / "in.png"), "--text", "red"]
     asked: list[Any] = []
 
     def loaded(name: str, **settings: Any) -> Any:
@@ -356,16 +356,16 @@ def test_regions_are_chosen_and_found_by_the_pictures_name(tmp_path: Path, monke
 
         return score
 
-    monkeypatch.setattr("analysis.probe.heatmaps.load_scorer", loaded)
+    monkeypatch.setattr("analysis.probe.heatmaps.load_matcher", loaded)
     main([*given, "--regions", "features.npz", "--out", str(tmp_path / "a.png")])
     main([*given, "--head", "itm", "--out", str(tmp_path / "b.png")])
     main([*given, "--out", str(tmp_path / "c.png")])
     file, head, neither = asked
     assert file["regions"] == RegionSettings(source="file", file="features.npz")
     assert head["head"] == "itm"
-    assert "regions" not in neither and neither["size"] == "tiny"
+    assert "regions" not in neither
 
 
 def test_heat_covers_parts_of_the_picture_for_other_families(folders: dict[str, Path]) -> None:
-    scorer = load_scorer(str(folders["blip"]), device="cpu")
+    scorer = load_matcher(str(folders["blip"]), device="cpu")
     assert heat(scorer, pictures()[0], "a star", cells=2).method == "occlusion"

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from analysis.probe.scenes.pasting import placed, shape_picture
+from analysis.pasting import placed, shape_picture
 from analysis.probe.try_it import (
     compare_sentences,
     composed,
@@ -77,7 +77,7 @@ def test_controls_make_the_picture(tmp_path: Path) -> None:
     for place, name in ((2, "background"), (6, "object")):
         for value, told in (
             (None, "upload a picture"),
-            (str(tmp_path / "notes.png"), r"notes\.png: cannot identify.*file$"),
+            (str(tmp_path / "notes.png"), r"notes\.png: is no picture"),
         ):
             wrong = list(uploads)
             wrong[place] = value

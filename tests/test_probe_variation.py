@@ -14,9 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from analysis.pasting import find_box, placed, shape_picture
 from analysis.probe import variation
-from analysis.probe.corpora.items import Scorer
-from analysis.probe.scenes.pasting import find_box, placed, shape_picture
 from analysis.probe.variation import (
     background_of,
     changes,
@@ -25,6 +24,7 @@ from analysis.probe.variation import (
     vary,
     with_margins,
 )
+from train.ask.matchers.loading import ScoreFunction
 from travlr.scene import COLOURS
 
 RED = np.array(COLOURS["red"])
@@ -111,7 +111,7 @@ def test_scores_are_those_of_what_is_shown() -> None:
         (lambda images, texts: 1 / 0, "failed: ZeroDivisionError"),
     ],
 )
-def test_a_scorer_that_fails_is_told_of_in_one_line(scorer: Scorer, told: str) -> None:
+def test_a_scorer_that_fails_is_told_of_in_one_line(scorer: ScoreFunction, told: str) -> None:
     with pytest.raises(ValueError, match=told) as error:
         vary(scorer, WHITE, shape_picture("star", "red", 200), ["a"], places(200, 100, 2))
     assert "\n" not in str(error.value)
@@ -166,11 +166,11 @@ def injected(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The oracle in the place of a model; the names that were asked for."""
     asked: list[str] = []
 
-    def load(name: str, **_: object) -> Scorer:
+    def load(name: str, **_: object) -> ScoreFunction:
         asked.append(name)
         return oracle
 
-    monkeypatch.setattr("analysis.probe.scorers.loading.load_scorer", load)
+    monkeypatch.setattr("train.ask.matchers.loading.load_matcher", load)
     return asked
 
 

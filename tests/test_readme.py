@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from analysis.probe.config import Probe
 from docs.gallery import ROOT, gallery, markdown, styles_captions, styles_picture
 from render.png import decode
 from tests.helpers import config_of, train_settings, values_of
+from train.ask.config import Evaluation
 from travlr import GenerateArguments, generate
 
 README = ROOT / "README.md"
@@ -35,7 +35,7 @@ def commands(start: str) -> list[str]:
 
 GENERATE = commands(r"python -m travlr\.generate|bash setup\.sh generate")
 TRAIN = commands(r"python train\.py|bash setup\.sh train")
-PROBE = commands(r"python -m analysis\.probe|bash setup\.sh probe")
+ASK = commands(r"python evaluate\.py")
 
 
 def is_help(command: str) -> bool:
@@ -60,7 +60,7 @@ def test_readme_is_short() -> None:
 
 
 def test_docs_hold_commands() -> None:
-    assert len(GENERATE) >= 5 and len(TRAIN) >= 20 and len(PROBE) >= 5
+    assert len(GENERATE) >= 5 and len(TRAIN) >= 20 and len(ASK) >= 5
 
 
 @pytest.mark.parametrize("command", GENERATE)
@@ -78,10 +78,10 @@ def test_docs_train_commands_are_valid(command: str) -> None:
     train_settings(*(argument if "[" in argument else argument.partition(",")[0] for argument in arguments))
 
 
-@pytest.mark.parametrize("command", PROBE)
-def test_docs_probe_commands_are_valid(command: str) -> None:
+@pytest.mark.parametrize("command", ASK)
+def test_docs_evaluate_commands_are_valid(command: str) -> None:
     if not is_help(command):
-        Probe.model_validate(values_of(*shlex.split(command)))
+        Evaluation.model_validate(values_of(*(a for a in shlex.split(command) if a != "-m")))
 
 
 MODULES = sorted(set(re.findall(r"python -m ((?:travlr|analysis)[\w.]*)", "\n".join(p.read_text() for p in PAGES))))

@@ -376,6 +376,7 @@ WITHOUT_BOS: dict[str, Built] = {
     "llava_onevision": llava_onevision,
 }  # fmt: skip
 BUILT = WITH_BOS | WITHOUT_BOS
+NEED_TORCHVISION = ("mistral3", *WITHOUT_BOS)  # whose processors do not load without it
 
 
 def saved(kind: str, folder: Path) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import functools
 import hashlib
 import os
@@ -40,23 +39,6 @@ def file_hash(path: Path) -> dict[str, str | int]:
     """Size in bytes and SHA-256 of a file."""
     with open(path, "rb") as file:
         return {"sha256": hashlib.file_digest(file, "sha256").hexdigest(), "bytes": file.tell()}
-
-
-class Locked(ValueError):
-    """Another process has the lock of a folder."""
-
-
-@contextlib.contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Hold the lock of a folder, which ends with the process. Raises `Locked` where another process holds it."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with open(folder / ".lock", "w") as file:
-        try:
-            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            message = f"{folder}: another process is writing there; wait for it, or name another folder"
-            raise Locked(message) from None
-        yield
 
 
 def path_digest(name: str | None) -> str | None:

@@ -23,11 +23,10 @@ from PIL import Image
 
 from analysis.attention import Box, heat_map_function, size_of_map, visible_part
 from analysis.filling import write_file
+from analysis.pasting import picture_from
 from analysis.probe import model_options
-from analysis.probe.corpora.items import Scorer
-from analysis.probe.scenes.pasting import picture_from
-from analysis.probe.scorers.loading import load_scorer
 from train.ask.matchers.base import WORD, Matcher
+from train.ask.matchers.loading import ScoreFunction, load_matcher
 from travlr.settings import UsageError, run_command
 
 METHODS = ("auto", "attention", "occlusion")
@@ -63,7 +62,7 @@ def words_in(text: str) -> list[str]:
     return words
 
 
-def heat(scorer: Scorer, image: Image.Image, text: str, method: str = "auto", cells: int = CELLS) -> HeatMaps:
+def heat(scorer: ScoreFunction, image: Image.Image, text: str, method: str = "auto", cells: int = CELLS) -> HeatMaps:
     """Heat maps of a picture for a text. method: `auto` is attention if the model supports it, else occlusion.
 
     Raises ValueError for a text with no words or more than 24, and for attention where the model does not support it.
@@ -83,7 +82,7 @@ def heat(scorer: Scorer, image: Image.Image, text: str, method: str = "auto", ce
     return HeatMaps(text, score, tuple(words), sentence, np.stack(by_word), "attention", name, visible)
 
 
-def occlusion(scorer: Scorer, image: Image.Image, texts: Sequence[str], cells: int = CELLS) -> np.ndarray:
+def occlusion(scorer: ScoreFunction, image: Image.Image, texts: Sequence[str], cells: int = CELLS) -> np.ndarray:
     """(texts, H, W): how much the score of each text decreases where a cell of the picture is covered, at least 0.
 
     The picture has cells x cells cells; a covered one has the picture's mean colour. A call has all texts of its
@@ -212,7 +211,7 @@ def main(arguments: list[str]) -> None:
         image = picture_from(options.image)
     except ValueError as error:
         raise ValueError(f"--image {options.image}: {error}") from None
-    scorer = load_scorer(options.model, **model_options.load_settings(options, options.regions))
+    scorer = load_matcher(options.model, **model_options.load_settings(options, options.regions))
     maps = heat(scorer, image, options.text, options.method)
     options.out.parent.mkdir(parents=True, exist_ok=True)
     write_file(options.out, heat_map_png(maps, image))

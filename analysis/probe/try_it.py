@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from analysis.pasting import SIDE, object_from, picture_from, placed, scene, shape_picture
 from analysis.probe import model_options
-from analysis.probe.corpora.items import Scorer
-from analysis.probe.scenes.pasting import SIDE, object_from, picture_from, placed, scene, shape_picture
+from train.ask.matchers.loading import ScoreFunction
 from travlr.scene import COLOURS, SHAPES
 from travlr.settings import UsageError, run_command
 
@@ -58,7 +58,7 @@ def composed(
     elif background == "scene":
         if number is None:
             raise ValueError("type the number of a scene")
-        ground = scene(int(number), size="medium")
+        ground = scene(int(number), scale=0.1)
     if thing == "upload":
         pasted = _upload("object", crop, object_from)
     elif thing == "shape":
@@ -79,7 +79,7 @@ def _upload(name: str, path: str | None, read: Callable[[Path], Image.Image]) ->
 # Answers ------------------------------------------------------------------------------------------------------------
 
 
-def compare_sentences(scorer: Scorer, picture: Image.Image, first: str, second: str) -> tuple[float, float, str]:
+def compare_sentences(scorer: ScoreFunction, picture: Image.Image, first: str, second: str) -> tuple[float, float, str]:
     """The scores of two sentences, and the verdict in one line.
 
     Raises ValueError for an empty sentence and for a score that is not a finite number.
@@ -100,7 +100,7 @@ def compare_sentences(scorer: Scorer, picture: Image.Image, first: str, second: 
     return a, b, verdict
 
 
-def heat_map_picture(scorer: Scorer, picture: Image.Image, first: str, second: str) -> Image.Image:
+def heat_map_picture(scorer: ScoreFunction, picture: Image.Image, first: str, second: str) -> Image.Image:
     """The heat maps of both sentences, the first above the second."""
     from analysis.probe.heatmaps import heat, heat_map_png
 
@@ -114,7 +114,7 @@ def heat_map_picture(scorer: Scorer, picture: Image.Image, first: str, second: s
 # The page -----------------------------------------------------------------------------------------------------------
 
 
-def page(names: list[str], scorer_of: Callable[[str], Scorer]) -> Any:
+def page(names: list[str], scorer_of: Callable[[str], ScoreFunction]) -> Any:
     """The Gradio page for some models, each loaded at its first use. Raises ValueError without Gradio."""
     os.environ.update(OFFLINE)  # before it is imported
     try:
@@ -150,7 +150,7 @@ def page(names: list[str], scorer_of: Callable[[str], Scorer]) -> Any:
     return blocks
 
 
-def _handlers(scorer_of: Callable[[str], Scorer]) -> tuple[Callable[..., Any], Callable[..., Any]]:
+def _handlers(scorer_of: Callable[[str], ScoreFunction]) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """The functions behind the controls (a new picture) and behind the button (scores and heat maps)."""
     import gradio
 
@@ -231,10 +231,10 @@ def main(arguments: list[str]) -> None:
     options = parser.parse_args(arguments)
     if options.port is not None and not 1 <= options.port <= 65535:
         raise UsageError(f"--port {options.port}: must be 1 to 65535")
-    from analysis.probe.scorers.loading import load_scorer
+    from train.ask.matchers.loading import load_matcher
 
     names = list(dict.fromkeys(options.model))  # Gradio's list takes no other name
-    scorer_of = functools.cache(functools.partial(load_scorer, **model_options.load_settings(options)))
+    scorer_of = functools.cache(functools.partial(load_matcher, **model_options.load_settings(options)))
     with tempfile.TemporaryDirectory(prefix="try_it-") as pictures:  # Gradio's default folder is shared and not removed
         os.environ["GRADIO_TEMP_DIR"] = pictures
         blocks = page(names, scorer_of)

@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from PIL import Image
 
+from analysis.pasting import SIDE, find_box, object_from, picture_from, placed, scene, shape_picture
 from analysis.probe import model_options
-from analysis.probe.corpora.items import Scorer
-from analysis.probe.scenes.pasting import SIDE, find_box, object_from, picture_from, placed, scene, shape_picture
+from train.ask.matchers.loading import ScoreFunction
 from travlr.corpora.taxonomy import LOCATIONS, location_class, size_class
 from travlr.scene import COLOURS, SHAPES
 from travlr.settings import UsageError, run_command
@@ -102,7 +102,11 @@ def background_of(name: str, texts: str = "", seed: int = 0) -> Image.Image:
 
 
 def vary(
-    scorer: Scorer, background: Image.Image, thing: Image.Image, sentences: Sequence[str], where: Sequence[Placement]
+    scorer: ScoreFunction,
+    background: Image.Image,
+    thing: Image.Image,
+    sentences: Sequence[str],
+    where: Sequence[Placement],
 ) -> pd.DataFrame:
     """The score of each sentence with each picture: a row for each, with x, y and size as of `Placement`, distance (of
     the centres of object and picture, as a part of half the diagonal), location and size_class (VL-CheckList's),
@@ -134,7 +138,7 @@ def _distance(box: Sequence[float], width: int, height: int) -> float:
     return math.hypot(2 * x + w - width, 2 * y + h - height) / math.hypot(width, height)
 
 
-def _scored(scorer: Scorer, pictures: Sequence[Image.Image], sentences: Sequence[str]) -> np.ndarray:
+def _scored(scorer: ScoreFunction, pictures: Sequence[Image.Image], sentences: Sequence[str]) -> np.ndarray:
     """(pictures, sentences) scores."""
     images = [picture for picture in pictures for _ in sentences]
     name = getattr(scorer, "name", "the scorer")
@@ -305,8 +309,7 @@ def sentences_of(options: argparse.Namespace) -> list[str]:
 
 
 def main(arguments: list[str]) -> None:
-    from analysis.probe.scorers.loading import load_scorer
-    from train.ask.matchers.loading import digest_weights_of
+    from train.ask.matchers.loading import digest_weights_of, load_matcher
     from train.results.provenance import environment
     from travlr.formats.manifest import versions
 
@@ -316,7 +319,7 @@ def main(arguments: list[str]) -> None:
     background = background_of(options.background, " ".join([options.object, *sentences]), options.seed)
     where = places(*background.size, options.grid, options.sizes)
     about: dict[str, Any] = {
-        **{name: getattr(options, name) for name in ("model", "head", "size", "object", "background")},
+        **{name: getattr(options, name) for name in ("model", "head", "object", "background")},
         "sentences": sentences,
         "grid": options.grid,
         "sizes": sorted(options.sizes, reverse=True),
@@ -324,7 +327,7 @@ def main(arguments: list[str]) -> None:
         "versions": versions() | environment(),
         "weights": [digest_weights_of(options.model)],
     }
-    scorer = load_scorer(options.model, **model_options.load_settings(options))
+    scorer = load_matcher(options.model, **model_options.load_settings(options))
     write_variation(options.out, vary(scorer, background, thing, sentences, where), about)
     print((options.out / TABLE).read_text(encoding="utf-8"))
     print(f"{options.out}: variation.md, .csv, .svg and .png, of {len(where)} pictures")

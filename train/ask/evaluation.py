@@ -12,7 +12,8 @@ import numpy as np
 
 from train.ask.config import Evaluation, reply_settings
 from train.ask.examples import ShownExamples, whole_units
-from train.ask.matchers.loading import digest_weights_of, is_matcher, load_matcher, short_model_name
+from train.ask.matchers.backend import BATCH_SIZE, MatcherBackend
+from train.ask.matchers.loading import ScoreFunction, digest_weights_of, is_matcher, load_matcher, short_model_name
 from train.ask.requests import REFUSED, Backend, Reply, Request
 from train.config import RegionSettings
 from train.prepare import prepare_dataset
@@ -33,9 +34,10 @@ from travlr.tasks import use_task
 from travlr.workers import Progress
 
 
-def evaluate(config: Evaluation, log: Log = print) -> list[Row]:
+def evaluate(config: Evaluation, log: Log = print, matcher: ScoreFunction | None = None) -> list[Row]:
     """Ask a model about a dataset, and score its replies: one row for each setting and split.
 
+    matcher: a function to ask, known by `config.model`, in place of a model that has this name.
     Replies of earlier calls with the same settings are used again. Raises `ValueError`, in one line, for every failure;
     the replies until then are saved.
     """
@@ -43,7 +45,7 @@ def evaluate(config: Evaluation, log: Log = print) -> list[Row]:
     dataset = open_dataset(prepare_dataset(config.data, config.task, config.runs, log))
     config = config.changed(split=chosen_splits(config, dataset))
     examples = ShownExamples(config, dataset)
-    model, resolved = load_backend(config, dataset, log)
+    model, resolved = load_backend(config, dataset, log, matcher)
     config = config.changed(setting=chosen_settings(config, model, examples.is_corpus))
     resolved |= {"style": examples.style, "corpus": (dataset.manifest.get("corpus") or {}).get("name")}
     digest = dataset.manifest["content_digest"]
@@ -84,8 +86,12 @@ def chosen_splits(config: Evaluation, dataset: Dataset) -> tuple[str, ...]:
     return splits
 
 
-def load_backend(config: Evaluation, dataset: Dataset, log: Log) -> tuple[Backend, dict[str, Any]]:
+def load_backend(
+    config: Evaluation, dataset: Dataset, log: Log, matcher: ScoreFunction | None = None
+) -> tuple[Backend, dict[str, Any]]:
     """The model, and what identifies it: its name without folders, its origin, and a digest of its weights."""
+    if matcher is not None:
+        return MatcherBackend(config, matcher), {"origin": "zero-shot", "weights": config.model}
     if config.server is not None:
         from train.ask.server import Server
 
@@ -109,8 +115,6 @@ def load_backend(config: Evaluation, dataset: Dataset, log: Log) -> tuple[Backen
 
 
 def _matcher_backend(config: Evaluation) -> tuple[Backend, dict[str, Any]]:
-    from train.ask.matchers.backend import BATCH_SIZE, MatcherBackend
-
     precision = "float32" if config.precision == "auto" else config.precision
     regions = RegionSettings(source="file", file=config.regions) if config.regions else None
     matcher = load_matcher(

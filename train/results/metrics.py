@@ -40,6 +40,7 @@ def result_columns(answers: Sequence[AnswerRecord], facts: ExampleFacts) -> dict
     has no accuracy: its columns are None."""
     columns: dict[str, Any] = {"examples": len(answers)} if only_ranks(answers) else decision_columns(answers, facts)
     columns |= ranking_columns(answers, facts)
+    columns["groups"] = json.dumps(group_scores(answers, facts)) if len(set(facts.groups)) > 1 else None
     for name in ("input_tokens", "output_tokens"):
         counts = [getattr(answer, name) for answer in answers]
         columns[name] = None if None in counts else sum(counts)
@@ -77,7 +78,6 @@ def decision_columns(answers: Sequence[AnswerRecord], facts: ExampleFacts) -> di
     columns: dict[str, Any] = {**asdict(scores), **significance(int(right.sum()), len(right), scores.chance)}
     columns |= {"interval_low": low, "interval_high": high}
     columns |= couple_scores(facts.answers, np.where(right == facts.answers, 1.0, -1.0))
-    columns["groups"] = json.dumps(group_scores(outcomes, facts.groups)) if len(set(facts.groups)) > 1 else None
     columns["calibrated_accuracy"] = calibrated_accuracy(answers)
     errors = [Counter(asdict(o.objects)) for o in outcomes if o.objects is not None]
     columns["objects"] = json.dumps(dict(sum(errors, Counter()))) if errors else None
@@ -105,12 +105,19 @@ def significance(right: int, examples: int, chance: float) -> dict[str, Any]:
     return {"p_value": p_value, "above_random": p_value < LEVEL, "test": test}
 
 
-def group_scores(outcomes: Sequence[Outcome], groups: Sequence[str]) -> dict[str, dict[str, Any]]:
+def group_scores(answers: Sequence[AnswerRecord], facts: ExampleFacts) -> dict[str, dict[str, Any]]:
     """The scores of the examples with the same first item of the pair."""
-    members: dict[str, list[Outcome]] = {}
-    for outcome, group in zip(outcomes, groups, strict=True):
-        members.setdefault(group, []).append(outcome)
-    return {group: asdict(summary(members[group])) for group in sorted(members)}
+    members: dict[str, list[int]] = {}
+    for row, group in enumerate(facts.groups):
+        members.setdefault(group, []).append(row)
+    scores = {}
+    for group, rows in sorted(members.items()):
+        of_group = [answers[row] for row in rows]
+        summed = {} if only_ranks(answers) else asdict(summary([outcome_of(answer) for answer in of_group]))
+        columns = {name: getattr(facts, name)[rows] for name in ("answers", "clusters", "items", "couples")}
+        part = ExampleFacts([facts.ids[row] for row in rows], groups=[group] * len(rows), **columns)
+        scores[group] = summed | ranking_columns(of_group, part)
+    return scores
 
 
 def bootstrap_interval(outcomes: Sequence[Outcome], scenes: np.ndarray) -> tuple[float, float]:

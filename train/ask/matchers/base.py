@@ -34,7 +34,6 @@ class Matcher:
     `loading.load`.
     """
 
-    columns: tuple[str, ...] = ("score",)  # of `outputs`
     heads: tuple[str, ...] = ("itm", "itc")  # of the class's models, the default first
     odds: tuple[str, ...] = ("itm",)  # heads whose score is the log-odds of a match
     unused: tuple[str, ...] = ()  # prefixes of weights on which no score depends
@@ -74,10 +73,6 @@ class Matcher:
         """The joint outputs of `see` and `read` to scores (B,). Here: cosines."""
         return (both["image"] * both["text"]).sum(-1)
 
-    def answer(self, both: Tensors) -> Tensors:
-        """The same, to all `columns`."""
-        return {"score": self.judge(both)}
-
     def words(self, text: str) -> list[tuple[str, list[int]]]:
         """The words of a text, each with the positions of its tokens."""
         return words_of(self.tokenizer, text)
@@ -96,56 +91,40 @@ class Matcher:
 
     # The call ---------------------------------------------------------------------------------------------------------
 
-    def __call__(self, images: Sequence[Image.Image], texts: Sequence[str]) -> np.ndarray:
-        return self.outputs(images, texts)["score"]
-
-    @property
-    def precision_name(self) -> str:
-        """The key in `DTYPES` of the type that the model computes in."""
-        return next(name for name, dtype in DTYPES.items() if dtype == self.precision)
-
     @torch.inference_mode()
-    def outputs(self, images: Sequence[Image.Image], texts: Sequence[str]) -> dict[str, np.ndarray]:
-        """All `columns` of each picture with its text: (N,) float64. A pair that occurs twice is scored once. Raises
+    def __call__(self, images: Sequence[Image.Image], texts: Sequence[str]) -> np.ndarray:
+        """The score of each picture with its text: (N,) float64. A pair that occurs twice is scored once. Raises
         ValueError where the numbers of images and texts differ."""
         if len(images) != len(texts):
             raise ValueError(f"{len(images)} images for {len(texts)} texts: give as many of each")
         pictures = {id(image): image for image in images}
         keys = [(id(image), text) for image, text in zip(images, texts, strict=True)]
-        results = self.map_batches(self.answer, self.inputs(dict.fromkeys(keys), pictures))
-        return {name: np.array([results[key][name].double().item() for key in keys], np.float64)
-                for name in self.columns}  # fmt: skip
+        inputs = self.inputs(dict.fromkeys(keys), pictures)
+        scores = self.map_batches(lambda both: {"score": self.judge(both)}, inputs)
+        return np.array([scores[key]["score"].double().item() for key in keys], np.float64)
 
     def inputs(
         self, pairs: dict[tuple[int, str], None], pictures: dict[int, Image.Image]
     ) -> dict[tuple[int, str], Tensors]:
-        """The inputs of `answer` of each pair of a picture (by its key) and a text."""
+        """The inputs of `judge` of each pair of a picture (by its key) and a text."""
         by_text = self.map_batches(self.read, {text: self.tokens(text) for _, text in pairs})
         by_picture = self.map_batches(self.see, {key: self.prepare(image) for key, image in pictures.items()})
         return {(picture, text): by_picture[picture] | by_text[text] for picture, text in pairs}
 
     def map_batches(self, step: Callable[[Tensors], Tensors], examples: dict[Key, Tensors]) -> dict[Key, Tensors]:
-        """Apply a step to each example (B = 1), in batches of examples with the same `batch_key`."""
+        """Apply a step to each example (B = 1), in batches of examples whose tensors have the same shapes."""
         alike: dict[Hashable, list[Key]] = {}
         for key, tensors in examples.items():
-            alike.setdefault(self.batch_key(tensors), []).append(key)
+            alike.setdefault(tuple((name, t.shape[1:]) for name, t in tensors.items()), []).append(key)
         out: dict[Key, Tensors] = {}
         for keys in alike.values():
             for start in range(0, len(keys), self.batch_size):
                 batch = keys[start : start + self.batch_size]
-                inputs = self.join_inputs([examples[key] for key in batch])
+                inputs = {name: torch.cat([examples[key][name] for key in batch]) for name in examples[batch[0]]}
                 outputs = step({name: self.on_device(tensor) for name, tensor in inputs.items()})
                 for row, key in enumerate(batch):
                     out[key] = {name: tensor[row : row + 1] for name, tensor in outputs.items()}
         return out
-
-    def batch_key(self, inputs: Tensors) -> Hashable:
-        """What inputs (B = 1) must have in common to share a batch. Here: the shapes of all tensors."""
-        return tuple((name, tensor.shape[1:]) for name, tensor in inputs.items())
-
-    def join_inputs(self, examples: Sequence[Tensors]) -> Tensors:
-        """Inputs (B = 1) that share a batch, as one batch."""
-        return {name: torch.cat([inputs[name] for inputs in examples]) for name in examples[0]}
 
     def on_device(self, tensor: Tensor) -> Tensor:
         return tensor.to(self.device, self.precision if tensor.is_floating_point() else None)

@@ -29,7 +29,7 @@ from train.regions.recogniser import DIMENSION
 from train.regions.sources import make_regions
 
 ROWS = COLUMNS = 6  # of regions.source=grid
-PATH = "path"  # key of a picture's path in its `info`, see `analysis.probe.corpora.items.open_picture`
+PATH = "path"  # key of a picture's path in its `info`, see `train.ask.requests.open_picture`
 
 Find = Callable[[Image.Image], tuple[np.ndarray, np.ndarray]]
 """Picture -> features (R, D) and boxes (R, 4) of its regions: left, top, right, bottom as parts of the picture."""

@@ -1,4 +1,4 @@
-"""Our four models as scorers: on the small checkpoints in published layout that the models are tested with."""
+"""VisualBERT, UNITER, LXMERT and ALBEF as matchers: on the small checkpoints that the models are tested with."""
 
 from __future__ import annotations
 
@@ -14,13 +14,12 @@ from safetensors.torch import save_file
 from torch.nn.functional import normalize
 from transformers import BertTokenizer
 
-from analysis.probe.corpora.items import open_picture
-from analysis.probe.scorers.loading import load_scorer
 from tests.helpers import one_line
 from tests.test_models import fixture_shape, part
 from train import models
 from train.ask.matchers.base import Matcher
-from train.ask.matchers.loading import PUBLISHED
+from train.ask.matchers.loading import PUBLISHED, load_matcher
+from train.ask.requests import open_picture
 from train.config import RegionSettings
 from train.data.inputs import Inputs
 from train.data.pixels import normalise_pixels, scale_picture
@@ -74,7 +73,7 @@ def pictures(tmp_path: Path) -> list[Image.Image]:
         corners = np.sort(random.random((count, 2, 2)), axis=1).reshape(count, 4).astype(np.float32)
         features = random.standard_normal((count, 48)).astype(np.float16).astype(np.float32)
         np.savez(tmp_path / f"features/picture{number}.npz", features=features, norm_bb=corners)
-    return [open_picture(tmp_path / "pictures", name) for name in names]
+    return [open_picture((tmp_path / "pictures" / name).read_bytes(), name) for name in names]
 
 
 def settings_of(kind: str, pictures: Path) -> dict[str, Any]:
@@ -113,24 +112,24 @@ def test_scores_are_those_of_the_published_head(
 ) -> None:
     images, texts = [image for image in pictures for _ in TEXTS], TEXTS * len(pictures)
     name = f"{kind}:{checkpoints[kind]}"
-    scorer = load_scorer(name, **settings_of(kind, tmp_path))
-    scores = scorer(images, texts)
+    matcher = load_matcher(name, **settings_of(kind, tmp_path))
+    scores = matcher(images, texts)
     wanted = [direct(kind, checkpoints[kind], i, t, tmp_path) for i, t in zip(images, texts, strict=True)]
     np.testing.assert_allclose(scores, wanted, atol=1e-5)
     assert len(set(scores.round(5))) > len(scores) // 2
-    single = load_scorer(name, batch_size=1, **settings_of(kind, tmp_path))
+    single = load_matcher(name, batch_size=1, **settings_of(kind, tmp_path))
     np.testing.assert_allclose(single(images, texts), scores, atol=2e-6)
-    assert (scorer.name, scorer.threshold) == (name, 0.0)  # type: ignore[attr-defined]
+    assert (matcher.name, matcher.threshold) == (name, 0.0)
 
 
 def test_albefs_contrast_is_a_cosine_of_its_projections(
     checkpoints: dict[str, str], pictures: list[Image.Image]
 ) -> None:
-    scorer = load_scorer(f"albef:{checkpoints['albef']}", head="itc", size="fixture", device="cpu")
-    assert isinstance(scorer, Matcher)
-    assert scorer.threshold is None
-    scores = scorer(pictures, TEXTS[:3])
-    model: Any = scorer.model
+    matcher = load_matcher(f"albef:{checkpoints['albef']}", head="itc", size="fixture", device="cpu")
+    assert isinstance(matcher, Matcher)
+    assert matcher.threshold is None
+    scores = matcher(pictures, TEXTS[:3])
+    model: Any = matcher.model
     weights = part("albef", "ckpt/")
     for image, text, score in zip(pictures, TEXTS, scores, strict=False):
         ids = torch.tensor([BertTokenizer.from_pretrained(checkpoints["albef"])(text)["input_ids"]])
@@ -143,12 +142,12 @@ def test_albefs_contrast_is_a_cosine_of_its_projections(
 
 
 def test_albef_sees_each_picture_once(checkpoints: dict[str, str], pictures: list[Image.Image]) -> None:
-    scorer = load_scorer(f"albef:{checkpoints['albef']}", size="fixture", device="cpu")
-    assert isinstance(scorer, Matcher)
+    matcher = load_matcher(f"albef:{checkpoints['albef']}", size="fixture", device="cpu")
+    assert isinstance(matcher, Matcher)
     counted: list[int] = []
-    tower = scorer.model.get_submodule("visual_encoder")
+    tower = matcher.model.get_submodule("visual_encoder")
     tower.register_forward_hook(lambda _, given, out: counted.append(len(out)))
-    scorer([image for image in pictures for _ in TEXTS], TEXTS * 3)
+    matcher([image for image in pictures for _ in TEXTS], TEXTS * 3)
     assert sum(counted) == 3
 
 
@@ -159,20 +158,20 @@ def test_regions_of_a_grid_need_nothing_else(kind: str, tmp_path: Path) -> None:
     model = make_model(kind, "tiny", {"matching": True}, vocabulary=len(words))
     save_file({k: v.contiguous() for k, v in model.state_dict().items()}, tmp_path / "model.safetensors")
     (tmp_path / "vocab.txt").write_text("\n".join(words))
-    scorer = load_scorer(f"{kind}:{tmp_path}", size="tiny", device="cpu")
+    matcher = load_matcher(f"{kind}:{tmp_path}", device="cpu")
     pixels = np.full((96, 96, 3), 255, np.uint8)
     pixels[20:28, 36:44] = (220, 30, 38)
     shown, white = Image.fromarray(pixels), Image.new("RGB", (96, 96), "white")
-    scores = scorer([shown, shown, white], ["a red circle", "a blue circle", "a red circle"])
+    scores = matcher([shown, shown, white], ["a red circle", "a blue circle", "a red circle"])
     assert len(set(scores.tolist())) == 3
     moved = Image.fromarray(np.roll(pixels, (32, 16), (0, 1)))  # two cells down, one to the right
-    same, other = scorer([shown, moved], ["a red circle"] * 2)
+    same, other = matcher([shown, moved], ["a red circle"] * 2)
     assert same == pytest.approx(scores[0], abs=1e-6) and abs(other - same) > 1e-5
 
 
 def refused(match: str, name: str, **settings: Any) -> None:
     with pytest.raises(ValueError, match=match) as caught:
-        load_scorer(name, **{"device": "cpu", "size": "fixture", **settings})
+        load_matcher(name, **{"device": "cpu", "size": "fixture", **settings})
     one_line(str(caught.value))
 
 
@@ -194,17 +193,17 @@ def test_a_checkpoint_without_its_matching_head_is_refused(checkpoints: dict[str
 def test_pictures_that_a_feature_file_lacks_are_named(
     checkpoints: dict[str, str], pictures: list[Image.Image], tmp_path: Path
 ) -> None:
-    scorer = load_scorer(f"lxmert:{checkpoints['lxmert']}", **settings_of("lxmert", tmp_path))
+    matcher = load_matcher(f"lxmert:{checkpoints['lxmert']}", **settings_of("lxmert", tmp_path))
     with pytest.raises(ValueError, match="found by file name"):
-        scorer([Image.new("RGB", (8, 8))], ["a star"])
+        matcher([Image.new("RGB", (8, 8))], ["a star"])
     white = Image.new("RGB", (8, 8), "white")
     with pytest.raises(ValueError, match=r"lacks the picture blank \(white\)"):
-        scorer([white], ["a star"])
+        matcher([white], ["a star"])
     (tmp_path / "features/blank.npz").write_bytes((tmp_path / "features/picture1.npz").read_bytes())
-    again = load_scorer(f"lxmert:{checkpoints['lxmert']}", **settings_of("lxmert", tmp_path))
-    assert again([white], ["a star"]) == scorer(pictures[1:2], ["a star"])
-    (tmp_path / "pictures/other.png").write_bytes((tmp_path / "pictures/deep/picture0.png").read_bytes())
+    again = load_matcher(f"lxmert:{checkpoints['lxmert']}", **settings_of("lxmert", tmp_path))
+    assert again([white], ["a star"]) == matcher(pictures[1:2], ["a star"])
+    other = open_picture((tmp_path / "pictures/deep/picture0.png").read_bytes(), "other.png")
     with pytest.raises(ValueError, match="lacks the picture other"):
-        scorer([open_picture(tmp_path / "pictures", "other.png")], ["a star"])
+        matcher([other], ["a star"])
     with pytest.raises(ValueError, match=r"takes 40 tokens, not the 62 of 'a a"):
-        scorer(pictures[:1], ["a " * 60])
+        matcher(pictures[:1], ["a " * 60])

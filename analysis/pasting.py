@@ -9,25 +9,25 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from analysis.probe.corpora.items import Missing, Unreadable, on_white, open_picture
-from analysis.probe.scenes import drawing
-from analysis.probe.scenes.scene_pairs import Board, RandomChoices, unlike
 from render.shapes import LEVELS, coverage
-from travlr.sampling.streams import stream_key
-from travlr.scene import COLOURS, SHAPES
+from travlr.corpora.pictures import on_white
+from travlr.scene import COLOURS, World
 
 SHARP = 512  # pixels of a drawn shape before it is scaled down
-SIDE = drawing.CANVAS  # pixels of a plain background and of a scene
+WORLD = World()  # five colours, seven shapes, 6 x 6 cells
+SIDE = 672  # pixels of a plain background and of a scene
 
 
 def picture_from(path: Path) -> Image.Image:
     """A user's picture, RGB, transparent parts on white. Raises ValueError, in one line without its name, where it
     cannot be read."""
-    whole = path.resolve()  # links may lead anywhere, as the path comes from the user and not from a corpus
     try:
-        image = open_picture(whole.parent, whole.name)
-    except (Missing, Unreadable) as error:
-        raise ValueError(str(error).removeprefix(whole.name).lstrip(": ")) from None
+        with Image.open(path) as file:
+            image = on_white(file)
+    except FileNotFoundError:
+        raise ValueError("is not there") from None
+    except Exception:  # decoders raise many kinds
+        raise ValueError("is no picture that can be read") from None
     image.info["path"] = path.name  # regions of files are found by it
     return image
 
@@ -45,20 +45,23 @@ def object_from(path: Path) -> Image.Image:
     return cutout.crop(box)
 
 
-def scene(seed: int, without: Collection[str] = (), size: str = "small") -> Image.Image:
-    """A scene of eight objects of one size, `SIDE` pixels wide and high. without: colours and shapes that it must not
-    show.
+def scene(seed: int, without: Collection[str] = (), scale: float = 0.05) -> Image.Image:
+    """Eight objects of one size on white, `SIDE` pixels wide and high, each in a cell of its own. without: colours and
+    shapes that it must not show. scale: of an object, as for `placed`.
 
     Raises ValueError where no colour or no shape is left.
     """
-    choices = RandomChoices(stream_key("variation", seed), 0)
-    board = Board(choices)
-    colours = [colour for colour in drawing.WORLD.colours if colour not in without]
-    shapes = unlike(*(word for word in without if word in SHAPES))
+    colours = [colour for colour in WORLD.colours if colour not in without]
+    shapes = [shape for shape in WORLD.shapes if shape not in without]
     if not colours or not shapes:
         raise ValueError("object and sentences name all colours or shapes; choose another background")
-    objects = [board.put(choices.pick(colours), choices.pick(shapes), size=size) for _ in range(8)]
-    return Image.fromarray(drawing.PALETTE[drawing.draw_scene(objects)])
+    random = np.random.default_rng(seed)
+    picture = Image.new("RGB", (SIDE, SIDE), "white")
+    for cell in random.choice(WORLD.cells, 8, replace=False).tolist():
+        thing = shape_picture(str(random.choice(shapes)), str(random.choice(colours)))
+        x, y = ((number + 0.5) / WORLD.columns for number in (cell % WORLD.columns, cell // WORLD.columns))
+        picture = placed(picture, thing, x, y, scale)
+    return picture
 
 
 @functools.lru_cache(maxsize=16)
