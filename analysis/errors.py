@@ -86,8 +86,9 @@ def say_answer(row: dict[str, Any], info: pd.Series, asked: str, ranks_only: boo
     if ranks_only:
         return f"{info['model']}: the false sentences score higher by {-row['score']:.4g}"
     if asked:
-        said = row["parsed"] if isinstance(row["parsed"], str) else "no answer"
-        return f"{info['model']} ({asked}), {row['test_setting']}: {said}\n{str(row['reply'] or '')[:LONGEST_REPLY]}"
+        parsed, reply = (text if isinstance(text, str) else "" for text in (row["parsed"], row["reply"]))
+        lines = dict.fromkeys([parsed or "no answer", reply[:LONGEST_REPLY].strip()])  # once, where they are the same
+        return f"{info['model']} ({asked}), {row['test_setting']}: " + "\n".join(filter(None, lines))
     sure = 100 / (1 + np.exp(-abs(row["score"])))
     size = f" {info['size']}" if pd.notna(info["size"]) else ""
     how = f"trained in {info['setting']}, tested in {row['test_setting']}, seed {info['seed']}"
