@@ -73,21 +73,6 @@ def test_audit_passes_a_sound_dataset(task: str, clean: Path) -> None:
     assert ("held-out numbers in scenes" in {check.name for check in checks}) == (task == "cardinality")
 
 
-def test_audit_passes_other_worlds(tmp_path: Path) -> None:
-    world = World(
-        colours=("red", "pink", "black"),
-        shapes=("star", "trapezium", "circle"),
-        sizes=("small", "large"),
-        columns=9,
-        rows=5,
-    )
-    few: dict[str, Any] = {"count": Count(train=101, validation=51, test_ind=33, test_ood=41), "world": world}
-    write(tmp_path / "s", Spatiality(**few, query_by="shape", image=Image(cell=9), distractors=[0, 4]))
-    write(tmp_path / "q", Quantifiers(**few, query_by="both", image=Image(cell=14)))
-    for name in "sq":
-        assert not failed(audit(tmp_path / name, workers=1))
-
-
 # Corruptions -------------------------------------------------------------------------------------------------------
 
 

@@ -84,8 +84,8 @@ def test_audit_passes_other_worlds_in_every_style(tmp_path: Path) -> None:
         "image": Image(cell=41),
     }
     for number, (image, caption) in enumerate(zip(IMAGE_STYLES, itertools.cycle(CAPTION_STYLES), strict=False)):
-        kind = (Spatiality, Quantifiers)[number % 2]
-        write(tmp_path / image, kind(**few, style=Style(image=image, caption=caption)))
+        kind, settings = ((Spatiality, {"distractors": [0, 4]}), (Quantifiers, {"query_by": "both"}))[number % 2]
+        write(tmp_path / image, kind(**few | settings, style=Style(image=image, caption=caption)))
         assert not failed(audit(tmp_path / image, workers=1))
 
 
