@@ -12,9 +12,12 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from analysis.evaluations import Section, label_evaluations
-from analysis.frames import Runs
+from analysis.frames import Runs, left_out
 from analysis.plotting import COLOURS, MARKERS, STYLE, add_legend, bars_with_intervals, new_figure
+from train.results.columns import in_order
+from travlr.baselines import RuleScore, dataset_baselines
 from travlr.corpora.items import MATCH
+from travlr.corpora.taxonomy import TAXONOMY, by_axis, paper_averages
 from travlr.metrics import both_ranked, compare, holm, picture_clusters, proportion, proportions, ranked, reply_scores
 
 OTHER_PICTURES = ("blank", "shuffled")  # styles of showing that are baselines
@@ -42,7 +45,10 @@ def sections(runs: Runs) -> list[Section]:
             title = about.get("name") or str(digest)[:8]
             answers = label_models(runs.predictions(name=list(of_corpus["name"].unique())), of_corpus)
             if len(answers):
-                parts += corpus_sections(title, answers)
+                rules = list[RuleScore]()
+                with left_out(runs.skipped, f"{title}: blind rules: "):
+                    rules = dataset_baselines(runs.datasets[str(digest)].folder)
+                parts += corpus_sections(title, answers, rules)
     return parts
 
 
@@ -58,19 +64,24 @@ def label_models(predictions: pd.DataFrame, results: pd.DataFrame) -> pd.DataFra
     )
 
 
-def corpus_sections(title: str, answers: pd.DataFrame) -> list[Section]:
-    """The sections about one corpus. answers: see `label_models`."""
+def corpus_sections(title: str, answers: pd.DataFrame, rules: Sequence[RuleScore]) -> list[Section]:
+    """The sections about one corpus. answers: see `label_models`. rules: scores of rules that see no picture."""
     items = rank_items(answers)
     own = items[items["pictures"] == ""]
-    parts = [Section(f"{title}: scores", SCORES_NOTE, score_table(answers, items))]
-    axes = by_axis(own, ["axis"])
+    parts = [
+        Section(f"{title}: scores", SCORES_NOTE, pd.concat([score_table(answers, items), rule_table(rules)]).fillna(""))
+    ]
+    axes = rate_axes(own, ["axis"])
     if len(axes):
-        parts.append(Section(f"{title}: items ranked right by axis", AXES_NOTE, axis_table(axes, ["axis"])))
+        table = axis_table(axes, ["axis"])
+        best = {rule.axis: max(r.accuracy for r in rules if r.axis == rule.axis) for rule in rules}
+        table["best blind rule"] = [f"{best[axis]:.1f}" if axis in best else "" for axis in table.index]
+        parts.append(Section(f"{title}: items ranked right by axis", AXES_NOTE, table))
         parts.append(Section(f"{title}: items ranked right by axis", AXES_NOTE, draw_axes(axes)))
     if axes["axis"].nunique() > 2:
         parts.append(Section(f"{title}: items ranked right by axis, from 0 to 100 %", AXES_NOTE, draw_radar(axes)))
     if own["source"].nunique() > 1:
-        table = axis_table(by_axis(own, ["axis", "source"]), ["axis", "source"])
+        table = axis_table(rate_axes(own, ["axis", "source"]), ["axis", "source"])
         parts.append(Section(f"{title}: items ranked right by axis and source", AXES_NOTE, table))
     places = axes[axes["axis"].str.contains("/Size/|/Location/")]
     if len(places):
@@ -104,18 +115,24 @@ def rank_items(answers: pd.DataFrame) -> pd.DataFrame:
         frame = pd.DataFrame({"label": label, "pictures": pictures, **texts, "right": right})
         frame["cluster"] = picture_clusters(frame["picture"], frame["couple"])
         parts.append(frame.rename(columns={"kind": "axis"}))
-    return pd.concat(parts, ignore_index=True)
+    items = pd.concat(parts, ignore_index=True)
+    return items.assign(axis=order_axes(items["axis"]))
 
 
-def by_axis(items: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
+def order_axes(axes: pd.Series) -> pd.Series:
+    """Axes in the order of VL-CheckList's paper, others by the alphabet."""
+    return pd.Series(pd.Categorical(axes, in_order(axes, TAXONOMY)), axes.index)
+
+
+def rate_axes(items: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
     """Items ranked right by label and these columns: examples, percent, low, high."""
     parts = []
     for label, part in items.groupby("label", sort=False):
-        grouped = part.groupby(list(by))
+        grouped = part.groupby(list(by), observed=True)
         table = grouped.size().rename("examples").reset_index()
         measured = proportions(part["right"], grouped.ngroup(), part["cluster"], len(table))
         intervals = {"percent": measured.percent, "low": measured.low, "high": measured.high}
-        parts.append(table.assign(label=label, **intervals))
+        parts.append(table.astype({"axis": str}).assign(label=label, **intervals))
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=["label", *by])
 
 
@@ -123,8 +140,8 @@ def sentences_by_axis(answers: pd.DataFrame) -> pd.DataFrame:
     """Sentences right, each alone, by label and axis: examples, percent, low, high."""
     texts = {name: answers[name].astype(object).fillna("").astype(str) for name in ("picture", "couple", "kind")}
     clusters = picture_clusters(texts["picture"], texts["couple"])
-    frame = answers.assign(axis=texts["kind"], cluster=clusters, right=answers["right"].astype(bool))
-    return by_axis(frame, ["axis"])
+    frame = answers.assign(axis=order_axes(texts["kind"]), cluster=clusters, right=answers["right"].astype(bool))
+    return rate_axes(frame, ["axis"])
 
 
 # Tables --------------------------------------------------------------------------------------------------------------
@@ -157,23 +174,35 @@ def score_table(answers: pd.DataFrame, items: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(lines).fillna("").set_index("model")
 
 
+def rule_table(rules: Sequence[RuleScore]) -> pd.DataFrame:
+    """A line for each rule that sees no picture, on all items of a corpus."""
+    lines = [
+        {
+            "model": f"blind rule: {rule.baseline}",
+            "items": f"{rule.examples:,}",
+            "ranked [95 %]": with_interval(rule.accuracy, *rule.interval),
+            "both [95 %]": "" if rule.couples is None else f"{rule.couples:.1f}",
+        }
+        for rule in rules
+        if not rule.axis
+    ]
+    return pd.DataFrame(lines, columns=["model", "items", "ranked [95 %]", "both [95 %]"]).set_index("model")
+
+
 def axis_table(axes: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     """Percent by axis (rows) and model (columns), and the number of items."""
     texts = [with_interval(*row) for row in axes[["percent", "low", "high"]].to_numpy(float)]
-    table = axes.assign(text=texts).pivot(index=by, columns="label", values="text").fillna("")
+    table = axes.assign(text=texts).pivot_table("text", by, "label", aggfunc="first", sort=False).fillna("")
     table.insert(0, "number", axes.groupby(by)["examples"].max().map("{:,}".format))
     return table
 
 
 def average_table(items: pd.DataFrame) -> pd.DataFrame:
     """The averages of VL-CheckList's Tables 2 to 5."""
-    from travlr.corpora.taxonomy import by_axis as mean_of_sources
-    from travlr.corpora.taxonomy import paper_averages
-
     columns = {}
     for label, part in items.groupby("label", sort=False):
-        percent = (100 * part.groupby(["axis", "source"])["right"].mean()).to_dict()
-        averages = paper_averages(mean_of_sources(percent))
+        percent = (100 * part.astype({"axis": str}).groupby(["axis", "source"])["right"].mean()).to_dict()
+        averages = paper_averages(by_axis(percent))
         columns[label] = {one.name: "" if one.value is None else f"{one.value:.2f}" for one in averages}
     return pd.DataFrame(columns).rename_axis("average")
 
@@ -261,8 +290,8 @@ def draw_places(axes: pd.DataFrame) -> Figure:
                 for n, (label, rows) in enumerate(axes.groupby("label", sort=False)):
                     part = rows.set_index("axis").reindex(names)
                     error = np.stack([part["percent"] - part["low"], part["high"] - part["percent"]]).clip(0)
-                    panel.errorbar(range(3), part["percent"], error, color=COLOURS[n % 7], marker=MARKERS[n % 7], ms=4,
-                                   lw=1.2, label=label)  # fmt: skip
+                    style = {"color": COLOURS[n % 7], "marker": MARKERS[n % 7], "ms": 4, "lw": 1.2}
+                    panel.errorbar(np.arange(3) + 0.05 * n, part["percent"], error, label=label, **style)
                 panel.axhline(50, color="#888", lw=0.8, label="a coin")
                 panel.set_xticks(range(3), order)
                 panel.set(title=f"{top}: {kind.lower()}", ylim=(0, 102))

@@ -97,9 +97,9 @@ LOSS_NOTE = (
 
 def accuracy_table(results: pd.DataFrame) -> pd.DataFrame:
     """Accuracy of each model by task, setting and split, and the baselines, in the form of Table 2."""
-    marks = results["above_random"].eq(True).map({True: "*", False: ""}) + results["above_unbound"].eq(True).map(
-        {True: "+", False: ""}
-    )
+    marks = pd.Series("", results.index)
+    for column, mark in (("above_random", "*"), ("above_unbound", "+")):
+        marks += np.where(results[column].fillna(False).astype(bool), mark, "")
     unparsed = results["unparsed"].map(lambda value: f" ({value:.1f})" if value else "")
     texts = results.assign(text=results["accuracy"].map("{:.1f}".format) + marks + unparsed)
     table = texts.pivot(index=LINE, columns=CELL, values="text")
@@ -185,7 +185,8 @@ def found_table(readings: pd.DataFrame, runs: Runs, results: pd.DataFrame) -> pd
         [*LINE, "task", "test_setting", "found"], ["number", "column", "line"], "by", "value"
     )
     means = long.groupby([*LINE, "task", "test_setting", "by", "value"], observed=True)["found"].mean()
-    return means.map("{:.1f}".format).unstack(["by", "value"]).sort_index(axis=1, key=_numeric_order).fillna("")
+    table = means.map("{:.1f}".format).unstack(["by", "value"]).sort_index(axis=1, key=_numeric_order).fillna("")
+    return table.rename(columns={"line": "row", "number": "objects in the scene"}, level=0)
 
 
 def _numeric_order(values: pd.Index) -> pd.Index:

@@ -273,7 +273,7 @@ def read_replies(folder: Path) -> pd.DataFrame:
             "test_setting": [one.setting for one in records],
             "expected": [one.answer for one in records],
             "objects_read": [one.objects for one in records],
-            "score": [_log_odds(one.log_probabilities) for one in records],
+            "score": [_log_odds(one.log_probabilities) if one.score is None else one.score for one in records],
             "prediction": pd.array([says.get(one.parsed or "") for one in records], "boolean"),
         }
     )
