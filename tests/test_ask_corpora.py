@@ -25,8 +25,10 @@ from tests.helpers import ROOT
 from tests.tiny import saved
 from train.ask.config import Evaluation, ShownStyle
 from train.ask.evaluation import evaluate
+from train.ask.examples import ShownExamples
 from train.results.answers import AnswerRecord, read_answers
 from train.results.store import ANSWERS
+from travlr.dataset import open_dataset
 
 COLOURS = {"red": (220, 30, 30), "blue": (30, 30, 220)}
 SHAPES = ("circle", "star")
@@ -100,6 +102,19 @@ def test_evaluate_shows_blank_and_shuffled_pictures(corpus: Path, tmp_path: Path
     assert all(scores[a.id] == a.score for a in read_answers(tmp_path / "few" / row["name"]))  # of any limit
 
 
+def test_shuffled_pictures_are_those_of_other_items(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("train.ask.examples.BLOCK", 15)
+    dataset = open_dataset(corpus)
+    config = Evaluation(model="none", data=str(corpus), limit=None, style={"image": "shuffled"})
+    own = {row["id"]: row["image"] for row in dataset["test_ind"].columns("id", "image").to_pylist()}
+    of_path = {image["path"]: image["bytes"] for image in own.values()}
+    shown = list(ShownExamples(config, dataset).shown("test_ind"))
+    assert [example.id for example, _ in shown] == list(own)
+    for example, path in shown:
+        assert example.image == of_path[path] != own[example.id]["bytes"]
+    assert {path for _, path in shown} == set(of_path)  # an exchange: every picture is shown
+
+
 def test_evaluate_asks_clip_about_a_corpus(corpus: Path, tmp_path: Path) -> None:
     library: Any = transformers
     folder = saved("clip", tmp_path / "clip")
@@ -119,8 +134,6 @@ def test_evaluate_asks_clip_about_a_corpus(corpus: Path, tmp_path: Path) -> None
 
 
 def answer_id(corpus: Path, picture: str, sentence: str) -> str:
-    from travlr.dataset import open_dataset
-
     table = open_dataset(corpus)["test_ind"].columns()
     return next(r["id"] for r in table.to_pylist() if (r["image"]["path"], r["query"]) == (picture, sentence))
 

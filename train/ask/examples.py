@@ -17,10 +17,11 @@ from train.ask.config import BLANK, SHUFFLED, Evaluation, ShownStyle
 from train.ask.requests import open_picture
 from travlr.config import Style
 from travlr.corpora import is_corpus, item_columns
-from travlr.dataset import Dataset, Example
+from travlr.dataset import Dataset, Example, SplitReader
 from travlr.generate import renderer_of
 from travlr.tasks import config_from_dict
 
+BLOCK = 1000  # rows among which pictures are shuffled
 Columns = Mapping[str, np.ndarray]  # of `travlr.corpora.item_columns`
 
 
@@ -47,17 +48,12 @@ class ShownExamples:
 
     def shown(self, split: str) -> Iterator[tuple[Example, str]]:
         """Each example, and the path of the picture that it shows; empty for a blank one."""
-        reader, columns = self.dataset[split], self.columns(split)
-        others = shuffle_pictures(columns) if self.style["image"] == SHUFFLED else None
-        for row, example in enumerate(islice(reader, self.count(split))):
-            path = str(columns["picture"][row] or "")
+        rows = shuffled_rows if self.style["image"] == SHUFFLED else zip_pictures
+        for example, path in islice(rows(self.dataset[split], self.columns(split)), self.count(split)):
             if self._scenes is not None:
                 example = self._scenes(example)
             if self.style["image"] == BLANK:
                 example, path = replace(example, image=blank_picture(example.image)), ""
-            if others is not None:
-                other = int(others[row])
-                example, path = replace(example, image=reader[other].image), str(columns["picture"][other] or "")
             yield example, path
 
 
@@ -66,6 +62,23 @@ def whole_units(columns: Columns, count: int) -> int:
     units = np.where(columns["couple"] == "", columns["item"], columns["couple"])
     ends = np.flatnonzero(np.append(units[1:] != units[:-1], True)) + 1
     return int(ends[ends <= count].max(initial=0))
+
+
+def zip_pictures(reader: SplitReader, columns: Columns) -> Iterator[tuple[Example, str]]:
+    """Each example, and the path of its picture."""
+    return zip(reader, (str(path or "") for path in columns["picture"]), strict=True)
+
+
+def shuffled_rows(reader: SplitReader, columns: Columns) -> Iterator[tuple[Example, str]]:
+    """Each example with the picture of another item, and the path of that; pictures are exchanged within `BLOCK` rows,
+    so that few are in memory."""
+    rows, total, start = zip_pictures(reader, columns), len(reader), 0
+    for stop in (*(whole_units(columns, n) for n in range(BLOCK, total - BLOCK + 1, BLOCK)), total):
+        block = list(islice(rows, stop - start))
+        others = shuffle_pictures({name: values[start:stop] for name, values in columns.items()})
+        for (example, _), other in zip(block, others.tolist(), strict=True):
+            yield replace(example, image=block[other][0].image), block[other][1]
+        start = stop
 
 
 def shuffle_pictures(columns: Columns) -> np.ndarray:
