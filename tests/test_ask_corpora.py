@@ -21,7 +21,7 @@ from PIL import Image
 from tests import tiny_chat
 from tests.chat_server import ChatServer, text_and_picture
 from tests.corpus_files import convert
-from tests.helpers import ROOT
+from tests.helpers import ROOT, config_of, generated
 from tests.tiny import saved
 from train.ask.config import Evaluation, ShownStyle
 from train.ask.evaluation import evaluate
@@ -131,6 +131,46 @@ def test_evaluate_asks_clip_about_a_corpus(corpus: Path, tmp_path: Path) -> None
         expected = float(out.logits_per_image / model.logit_scale.exp())
     (answer,) = [a for a in answers if a.score is not None and a.id == answer_id(corpus, "red-3.png", "a red star")]
     assert answer.score == pytest.approx(expected, abs=1e-6) and (answer.parsed, answer.right) == (None, False)
+
+
+def test_a_text_that_is_too_long_is_a_reply_without_an_answer(tmp_path: Path) -> None:
+    (tmp_path / "source/images").mkdir(parents=True)
+    for n in range(2):
+        Image.new("RGB", (9, 9), (90 * n, 9, 9)).save(tmp_path / f"source/images/{n}.png")
+    texts = ["a star", "a circle", "a star is above the circle and " * 9]
+    records = [
+        {"image": "0.png", "true": texts[:1], "false": texts[2:]},
+        {"image": "1.png", "true": texts[1:2], "false": texts[2:]},
+    ]
+    (tmp_path / "source/long.json").write_text(json.dumps(records))
+    convert(tmp_path / "source", tmp_path / "data")
+    row, answers = asked(str(saved("clip", tmp_path / "clip")), tmp_path / "data", tmp_path / "runs")
+    assert (row["examples"], row["ranked"], row["accuracy"]) == (4, 0, None)
+    assert [answer.finish for answer in answers if answer.score is None] == ["refused"] * 2
+    assert all("takes 40 tokens" in answer.reply for answer in answers if answer.finish)
+
+
+def ink(images: Sequence[Image.Image], texts: Sequence[str]) -> list[float]:
+    return [float((np.asarray(image) < 255).any(-1).sum()) for image in images]
+
+
+def test_evaluate_asks_a_matcher_about_scenes(tmp_path: Path) -> None:
+    config = config_of(
+        "task=cardinality", "count.train=40", "count.validation=2", "count.test_ind=20", "count.test_ood=20"
+    )
+    folder = generated(tmp_path / "data", config)
+    values = {"model": "tests.test_ask_corpora:ink", "data": str(folder), "runs": str(tmp_path)}
+    rows = evaluate(Evaluation(**values), log=lambda _: None)
+    assert [(row["task"], row["test_setting"], row["split"]) for row in rows] == [
+        ("cardinality", "image", "test_ind"), ("cardinality", "image", "test_ood"),
+    ]  # fmt: skip
+    for row in rows:
+        examples = open_dataset(folder)[row["split"]][:]
+        scores = ink([example.picture() for example in examples], [])
+        true = [score for score, example in zip(scores, examples, strict=True) if example.answer]
+        false = [score for score, example in zip(scores, examples, strict=True) if not example.answer]
+        assert row["ranked"] == pytest.approx(100 * np.mean(np.array(true) > np.array(false)))
+        assert row["accuracy"] is None and row["both_ranked"] is None
 
 
 def answer_id(corpus: Path, picture: str, sentence: str) -> str:

@@ -364,7 +364,7 @@ def test_another_call_keeps_the_scores_of_earlier_ones(
 # Models of transformers ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["llava", "idefics3", "gemma3", "qwen2_5_vl", "qwen3_vl", "llava_onevision"])
+@pytest.mark.parametrize("kind", ["idefics3", "gemma3", "qwen2_5_vl"])
 def test_a_batch_gives_the_replies_of_single_requests(
     kind: str, data: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,4 +1,4 @@
-"""Tiny models of each family that probes can score with, with random weights, as `transformers` saves them."""
+"""Tiny models of each family of matchers, with random weights, as `transformers` saves them."""
 
 from __future__ import annotations
 
@@ -168,48 +168,6 @@ def bridgetower() -> tuple[Any, Any, Any]:
     return models_of.BridgeTowerForImageAndTextRetrieval(config), tokenizer, processor
 
 
-def llava() -> tuple[Any, Any, Any]:
-    tokenizer = plain_tokenizer("<image>", end=False)
-    text = {**TOWER, "vocab_size": len(tokenizer), "max_position_embeddings": 96, "num_key_value_heads": 2}
-    config = models_of.LlavaConfig(
-        vision_config=models_of.CLIPVisionConfig(**VISION),
-        text_config=models_of.LlamaConfig(**text),
-        image_token_index=tokenizer.convert_tokens_to_ids("<image>"),
-        vision_feature_layer=-1,
-    )
-    images = models_of.CLIPImageProcessorPil(size={"shortest_edge": 32}, crop_size={"height": 32, "width": 32})
-    processor = models_of.LlavaProcessor(
-        images, tokenizer, patch_size=8, vision_feature_select_strategy="default", num_additional_image_tokens=1
-    )
-    return models_of.LlavaForConditionalGeneration(config), None, processor
-
-
-def blip2() -> tuple[Any, Any, Any]:
-    tokenizer = plain_tokenizer("<image>", end=False)
-    text = {"model_type": "opt", "hidden_size": WIDTH, "ffn_dim": 48, "num_hidden_layers": 2, "num_attention_heads": 2}
-    text |= {"vocab_size": len(tokenizer), "max_position_embeddings": 96, "word_embed_proj_dim": WIDTH}
-    return blip2_with(text, tokenizer)
-
-
-def blip2_t5() -> tuple[Any, Any, Any]:
-    """Whose answer begins in another half of the model than that which reads the question."""
-    tokenizer = plain_tokenizer("<image>")
-    text = {"model_type": "t5", "d_model": WIDTH, "d_kv": 16, "d_ff": 48, "num_layers": 2, "num_heads": 2}
-    return blip2_with({**text, "vocab_size": len(tokenizer), "decoder_start_token_id": 1}, tokenizer)
-
-
-def blip2_with(text: dict[str, Any], tokenizer: Any) -> tuple[Any, Any, Any]:
-    config = models_of.Blip2Config(
-        vision_config=dict(VISION),
-        qformer_config={**TOWER, "encoder_hidden_size": WIDTH},
-        text_config=text,
-        num_query_tokens=4,
-        image_token_index=tokenizer.convert_tokens_to_ids("<image>"),
-    )
-    processor = models_of.Blip2Processor(models_of.BlipImageProcessorPil(**PICTURE), tokenizer, num_query_tokens=4)
-    return models_of.Blip2ForConditionalGeneration(config), None, processor
-
-
 def blip2_retrieval() -> tuple[Any, Any, Any]:
     """Whose published processor puts tokens for the picture before a text, of which the model takes none."""
     tokenizer = bert_tokenizer()
@@ -228,7 +186,7 @@ def blip2_retrieval() -> tuple[Any, Any, Any]:
 BUILT: dict[str, Callable[[], tuple[Any, Any, Any]]] = {
     "clip": clip, "metaclip_2": metaclip2, "align": align, "altclip": altclip, "chinese_clip": chinese_clip,
     "siglip": siglip, "siglip2": siglip2, "blip": blip, "blip-2": blip2_retrieval, "vilt": vilt, "flava": flava,
-    "bridgetower": bridgetower, "llava": llava, "blip2": blip2, "blip2_t5": blip2_t5,
+    "bridgetower": bridgetower,
 }  # fmt: skip
 
 
@@ -247,18 +205,6 @@ def saved(name: str, folder: Path) -> Path:
     processor.save_pretrained(folder)
     if tokenizer is not None:
         tokenizer.save_pretrained(folder)
-    return folder
-
-
-def saved_yolos(folder: Path) -> Path:
-    """A folder with a YOLOS detector, whose last hidden state also has its patches."""
-    torch.manual_seed(1)
-    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
-    picture = {"image_size": [32, 48], "patch_size": 16}
-    config = models_of.YolosConfig(**sizes, **picture, num_detection_tokens=5, initializer_range=0.5)
-    models_of.YolosForObjectDetection(config).save_pretrained(folder)
-    processor = models_of.YolosImageProcessor(size={"height": 32, "width": 48}, do_resize=False, do_pad=False)
-    processor.save_pretrained(folder)
     return folder
 
 

@@ -16,7 +16,7 @@ from train.data.inputs import Tensors
 
 Key = TypeVar("Key")
 
-DTYPES = {"float32": torch.float32, "float64": torch.float64, "bf16": torch.bfloat16, "float16": torch.float16}
+DTYPES = {"float32": torch.float32, "bf16": torch.bfloat16}
 WORD = re.compile(r"\w(?:[\w'’-]*\w)?")
 
 

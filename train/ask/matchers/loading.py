@@ -98,8 +98,8 @@ def load_matcher(
 ) -> Any:
     """A matcher by name: a `ScoreFunction` with attributes `name` and `threshold`; models are `base.Matcher`s.
 
-    precision: of the model, which is loaded in float32 and then converted; float16 and bf16 round scores to some 3
-    digits, so that many tie. head: itm or itc, of models with both; None for the default. regions: of the published
+    precision: of the model, which is loaded in float32 and then converted; bf16 rounds scores to some 3 digits, so that
+    many tie. head: itm or itc, of models with both; None for the default. regions: of the published
     models, None for a 6 x 6 grid. size: of these, None to read it from the checkpoint. threshold: 0 where a score is
     the log-odds of a match, None where it only ranks (CLIP, ViLT, itc). Raises ValueError, in one line, for a name that
     cannot be used.
