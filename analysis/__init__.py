@@ -1,7 +1,7 @@
-"""Tables, figures and error analysis from saved runs; no model is loaded.
+"""Tables, figures and error analysis from saved runs and evaluations; no model is loaded.
 
-    runs = analysis.load("runs")
-    analysis.TABLES["table2"](runs).markdown()
+    runs = analysis.read_runs("runs")
+    analysis.to_markdown(analysis.TABLES["table2"](runs))
     analysis.draw("cells", runs, name="…", test_setting="caption")
 
 Names are imported at their first use, so `import analysis` is fast.
@@ -15,14 +15,15 @@ if TYPE_CHECKING:
 
 _HOME = {
     "FIGURES": "figures",
-    "Runs": "runs",
+    "Runs": "frames",
     "TABLES": "tables",
     "compare_runs": "tables",
     "draw": "figures",
-    "load": "runs",
-    "overview": "tables",
+    "read_runs": "frames",
     "save": "figures",
-    "select": "averages",
+    "to_html": "render",
+    "to_latex": "render",
+    "to_markdown": "render",
 }
 __all__ = sorted(_HOME)
 

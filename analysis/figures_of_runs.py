@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from analysis.counts import run_labels
+from analysis.pivots import label_runs
 from analysis.plotting import COLOURS, MARKERS, RED, add_legend, baseline_levels, baseline_lines, heat_map, new_figure
 from train.config import ARCHITECTURES, CONTROLLED, SETTINGS
 from train.results.columns import TEST_SETTINGS, TEST_SPLITS, averaged_runs, in_order, main_test_setting
@@ -56,12 +56,12 @@ def sizes_of(results: pd.DataFrame) -> pd.DataFrame:
     runs of a line share. `streamed`: never repeats an example, so its size is all that it was trained on."""
     rows = results[results["own"].fillna(False).astype(bool) & results["form"].isna()].copy()
     rows["streamed"] = ~has_setting(rows, "training.examples")
-    lines = run_labels(rows, ("training.examples",))
+    lines = label_runs(rows, ("training.examples",))
     sizes = rows[~rows["streamed"]].groupby(lines)["train_examples"].nunique()
     rows = rows[lines.isin(sizes.index[sizes > 1])].copy()
     if not len(rows):
         raise ValueError("no runs that differ in their training-set size alone: train some with experiment=subsets")
-    return rows.assign(label=run_labels(rows, ("training.examples",)))
+    return rows.assign(label=label_runs(rows, ("training.examples",)))
 
 
 def draw_subsets(results: pd.DataFrame) -> Figure:
@@ -114,7 +114,7 @@ def transfer_scores(results: pd.DataFrame) -> pd.DataFrame:
     rows = results[results["form"].isna() & ~has_setting(results, "start")].copy()
     if not len(rows):
         raise ValueError("no runs to draw that were trained in one setting alone: choose others")
-    rows["label"] = run_labels(rows)
+    rows["label"] = label_runs(rows)
     place, cells = ["label", "setting", "test_setting", "split"], []
     for key, cell in rows.groupby(place, observed=True, sort=False):
         averaged = averaged_runs(list(cell.itertuples()), lambda row: bool(row.converged))
@@ -185,7 +185,7 @@ def draw_matrix(axes: Axes, cells: pd.DataFrame, trained: list[str], tested: lis
 def loss_curves(curves: Mapping[str, pd.DataFrame], results: pd.DataFrame) -> pd.DataFrame:
     """Training loss by step of the runs in `curves`: name, label, model, setting, step, epoch (NaN of a streamed run),
     loss (in nats, of the answer alone where the curve has it), smooth (its mean over a fiftieth of the curve)."""
-    frames, labels = [], dict(zip(results["name"], run_labels(results), strict=True))
+    frames, labels = [], dict(zip(results["name"], label_runs(results), strict=True))
     for name, curve in curves.items():
         which = "answer_loss" if "answer_loss" in curve else "loss"
         if which not in curve or not (curve := curve[curve[which].notna()]).size:

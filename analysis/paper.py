@@ -11,17 +11,11 @@ image+caption; in Table 14, which has no scores, from the models trained on the 
 
 from __future__ import annotations
 
-import csv
-import math
-from dataclasses import KW_ONLY, dataclass
+import functools
 from pathlib import Path
 
-from train.results.columns import TEST_SPLITS
-from travlr.scene import SPLITS as ALL_SPLITS
-from travlr.tasks import PAPER
+import pandas as pd
 
-LETTERS = dict(zip(PAPER, "SCQN", strict=True))  # the paper's abbreviations of its tasks
-LEGEND = "S: spatiality, C: cardinality, Q: quantifiers, N: numerical comparison"
 BIMODAL = ("visualbert", "uniter", "lxmert", "albef")
 TEXT_ONLY = ("bert", "roberta")
 MODEL_NAMES = {
@@ -32,50 +26,20 @@ MODEL_NAMES = {
     "bert": "BERT",
     "roberta": "RoBERTa",
 }
-SPLITS = TEST_SPLITS[::-1]  # in the order of the paper's columns
+KEYS = ("table", "task", "model", "controlled", "size", "setting", "test_setting", "split")
 
 
-@dataclass(frozen=True)
-class Published:
-    """A cell of a table; NaN, and None for `seeds`, where nothing is printed."""
-
-    score: float = math.nan
-    difference: float = math.nan
-    deviation: float = math.nan
-    _: KW_ONLY
-    seeds: int | None = None
+@functools.cache
+def _numbers() -> pd.DataFrame:
+    frame = pd.read_csv(Path(__file__).with_suffix(".csv"), dtype=dict.fromkeys(KEYS, "str"), keep_default_na=False,
+                        na_values={name: [""] for name in ("score", "difference", "deviation", "seeds")})  # fmt: skip
+    return frame.rename(columns={"score": "mean"})
 
 
-def _read() -> dict[tuple[str, ...], Published]:
-    cells = {}
-    with open(Path(__file__).with_suffix(".csv"), encoding="utf-8", newline="") as file:
-        for *key, score, difference, deviation, seeds in list(csv.reader(file))[1:]:
-            numbers = [float(text or "nan") for text in (score, difference, deviation)]
-            cells[tuple(key)] = Published(*numbers, seeds=int(seeds) if seeds else None)
-    return cells
-
-
-_PUBLISHED = _read()
-
-
-def published(
-    table: str, task: str, model: str, setting: str, test: str, split: str = "test_ood", *, size: str = "",
-    controlled: str = "",
-) -> Published:  # fmt: skip
-    """The cell of a model trained in `setting`. controlled: `True` or `False`, in Tables 8 and 10 to 12."""
-    return _PUBLISHED.get((table, task, model, controlled, size, setting, test, split), Published())
-
-
-# Table 3: examples whose answer is true and false.
-TABLE_3 = {
-    task: dict(zip(ALL_SPLITS, counts, strict=True))
-    for task, counts in {
-        "spatiality": ((15903, 16097), (4979, 5021), (5064, 4936), (9918, 10082)),
-        "cardinality": ((4040, 3960), (4927, 5073), (5043, 4957), (10079, 9921)),
-        "quantifiers": ((4006, 3994), (5003, 4997), (5030, 4970), (10029, 9971)),
-        "comparison": ((4088, 3912), (4926, 5074), (4992, 5008), (10033, 9967)),
-    }.items()
-}
+def published(table: str) -> pd.DataFrame:
+    """A row for each cell of a table: `KEYS`, mean, difference, deviation, and seeds; NaN where nothing is printed."""
+    numbers = _numbers()
+    return numbers[numbers["table"] == table].reset_index(drop=True)
 
 
 # Table 9: (setting first trained in, then trained in on 200 examples, task, model, seed). No scores are printed;

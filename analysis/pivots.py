@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import urlencode
 
 import pandas as pd
 
@@ -21,7 +22,7 @@ DEFAULTS = flat_settings(Run().model_dump())
 class Table:
     """frame: the text of each cell, with lines as index and heads as columns. marks: of the same form, the marks of
     each cell: `best` (of its column), `above` (random), `own` (tested as trained), `paper`, `differs`. data: raw
-    numbers, a row for each cell. notes: whole sentences."""
+    numbers, a row for each cell. notes: whole sentences. links: of the same form, where a cell of a page leads."""
 
     name: str
     title: str
@@ -29,6 +30,13 @@ class Table:
     data: pd.DataFrame
     marks: pd.DataFrame
     notes: tuple[str, ...] = ()
+    links: pd.DataFrame | None = None
+
+
+def has_ours(table: Table) -> bool:
+    """Whether a table of `pivot` has a number of our runs, or says that some differ."""
+    ours = table.data["source"].fillna(OURS).astype(str).str.startswith(OURS)
+    return bool((ours & (table.data["mean"].notna() | table.data["differing"].fillna("").ne(""))).any())
 
 
 # Averages ------------------------------------------------------------------------------------------------------------
@@ -133,7 +141,8 @@ def count(name: str) -> Callable[[Row], str]:
 class Layout:
     """lines, columns: what of the cells makes the index and the columns, with the heads of these. texts: for each cell
     one text, or several with a head each. blocks: the lines among which the best of a column is marked share these.
-    orders: of values, where that is not how they occur."""
+    orders: of values, where that is not how they occur. words: for readers, of values. links: the columns whose values
+    are the filters of the errors that a cell leads to."""
 
     lines: Mapping[str, str]
     columns: Mapping[str, str]
@@ -141,13 +150,13 @@ class Layout:
     blocks: Sequence[str] = ("task",)
     orders: Mapping[str, Sequence[str]] = field(default_factory=dict)
     words: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    links: Sequence[str] = ()
 
 
 def pivot(name: str, title: str, cells: pd.DataFrame, layout: Layout, notes: Sequence[str] = ()) -> Table:
-    """The table of cells, which have the columns of `average`; missing ones count as NaN, and cells of the paper as
-    such."""
+    """The table of cells, which have the columns of `average`, and `source`."""
     cells = cells.reset_index(drop=True)
-    ours = cells["source"] != PAPER if "source" in cells else pd.Series(True, cells.index)
+    ours = cells["source"] != PAPER
     above = cells["above"].fillna(False).astype(bool) & ours
     column_keys = [*layout.columns]
     blocks = [cells[one] for one in (*layout.blocks, *column_keys) if one in cells] or [ours]
@@ -158,14 +167,20 @@ def pivot(name: str, title: str, cells: pd.DataFrame, layout: Layout, notes: Seq
         for line in zip(best, above, cells["own"].fillna(False).astype(bool), ~ours, differs, strict=True)
     ]
     lines, heads = _ordered(cells, [*layout.lines], layout), _ordered(cells, column_keys, layout)
-    texts, classes = dict[str, pd.DataFrame](), dict[str, pd.DataFrame]()
-    for head, text in layout.texts.items():
-        words = [_text(cell, text) for cell in cells.to_dict("records")]
-        for place, values in ((texts, words), (classes, marks)):
-            frame = cells.assign(cell=values).pivot(index=[*layout.lines], columns=column_keys, values="cell")
-            place[head] = frame.reindex(index=lines, columns=heads).fillna("")
-    frame, mark = (_joined(parts, layout) for parts in (texts, classes))
-    return Table(name, title, frame, cells, mark, (*notes, *_conflicts(cells, layout)))
+
+    def place(values: Sequence[str]) -> pd.DataFrame:
+        frame = cells.assign(cell=values).pivot(index=[*layout.lines], columns=column_keys, values="cell")
+        return frame.reindex(index=lines, columns=heads).fillna("")
+
+    rows = cells.to_dict("records")
+    frame = _joined({head: place([_text(cell, text) for cell in rows]) for head, text in layout.texts.items()}, layout)
+    mark = _joined(dict.fromkeys(layout.texts, place(marks)), layout)
+    links = None
+    if layout.links:
+        hrefs = ["#" + urlencode({name: cell[name] for name in layout.links}) if own else ""
+                 for cell, own in zip(rows, ours, strict=True)]  # fmt: skip
+        links = _joined({"": place(hrefs)}, layout)
+    return Table(name, title, frame, cells, mark, (*notes, *_conflicts(cells, layout)), links)
 
 
 def _text(cell: Mapping[str, Any], text: Callable[[Row], str]) -> str:

@@ -21,9 +21,16 @@ def _styler(table: Table, escape: str) -> Styler:
 
 
 def to_html(table: Table) -> str:
-    """An HTML table whose cells have their marks as classes."""
-    styler = _styler(table, "html").set_td_classes(table.marks).set_caption(html.escape(table.title))
-    page = styler.set_uuid(table.name).to_html(table_uuid=table.name)
+    """An HTML table whose cells have their marks as classes, and lead to their links."""
+    styler = (
+        _styler(table, "html").set_td_classes(table.marks).set_caption(html.escape(table.title)).set_uuid(table.name)
+    )
+    if (links := table.links) is not None:
+        texts = table.frame.map(html.escape)
+        anchors = '<a href="' + links.map(html.escape) + '">' + texts + "</a>"
+        styler.data = anchors.where((links != "") & (texts != ""), texts)
+        styler.format(escape=None)
+    page = styler.to_html()
     return page[page.index("<table") :]  # without its style, which is empty
 
 

@@ -1,198 +1,255 @@
-"""Tables, figures and errors of saved runs in one folder: `python -m analysis.report RUNS`. No model is loaded.
+"""Tables, figures and errors of saved runs and evaluations in one folder: `python -m analysis.report RUNS`.
 
-RUNS/report/report.html   everything on one page that loads nothing else: scores, figures, errors, tables
-RUNS/report/evaluations.html   the models that evaluate.py has asked: scores, where accuracy is lost, replies
+RUNS/report/report.html   what models reason over, scores, errors, figures, tables, evaluations, corpora, runs
 RUNS/report/tables/       each table as Markdown, LaTeX and CSV
-RUNS/report/figures/      each figure as SVG and PNG
+RUNS/report/figures/      each figure as SVG
 RUNS/report/report.json   says that the folder is no run
 
-An earlier report is written over. Runs, tables and figures that fail are left out, with a line that says why.
+No model is loaded. An earlier report is written over. What cannot be read or drawn is left out, with a line that says
+why.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import re
 import sys
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import yaml
 
-from analysis.averages import select
-from analysis.document import ReportContent, html_page
-from analysis.drawing import draw_all, work_items
-from analysis.layout import Table
-from analysis.old_errors import (
-    ERRORS_IN_ALL,
-    MAX_PER_RUN,
-    MIN_PER_RUN,
-    count_errors,
-    dataset_errors,
-    errors_per_run,
-)
-from analysis.runs import Runs, left_out, load
-from analysis.tables import TABLES, couples, overview
+from analysis.frames import Runs, left_out, read_runs
+from analysis.pivots import Table, has_ours, label_runs
+from analysis.render import plain_table, to_html, write_table
+from analysis.tables import TABLES
+from analysis.verdict import judge
+from train.results.columns import in_order, main_test_setting
 from train.results.store import REPORT
-from travlr.dataset import open_dataset
 from travlr.settings import Log, UsageError, run_command
-from travlr.tasks import add_task_option
+from travlr.tasks import TASKS, add_task_option, is_task, short_name
+from travlr.viewer import render_page
+from travlr.workers import Progress
 
-PAGE, EVALUATIONS = "report.html", "evaluations.html"
-# The column of a table's data with our numbers, if it is not macro_f1.
-NUMBER_COLUMNS = {"couples": "couples_right", "table3": "true", "table6": "hours", "table8": "parameters",
-                  "few_shot": "after_test_ood", "table14": "difference"}  # fmt: skip
-
-
-# Content -------------------------------------------------------------------------------------------------------------
-
-
-def make_tables(runs: Runs, skipped: list[str]) -> tuple[list[Table], list[str]]:
-    """The tables with a number of ours, and the titles of the others. Errors are added to `skipped`."""
-    tables, empty = [], []
-    for name, make in ({"couples": couples} | TABLES).items():
-        with left_out(skipped, f"table {name}: "):
-            table = make(runs)
-            column = NUMBER_COLUMNS.get(name, "macro_f1")
-            if column in table.data and table.data[column].notna().any():
-                tables.append(table)
-            else:
-                empty.append(table.title)
-    return tables, empty
+PAGE, TEMPLATE = "report.html", Path(__file__).with_name("report.html.j2")
+RUN_FACTS = ["model", "size", "setting", "task", "seed", "initial", "experiment", "steps", "train_examples",
+             "parameters", "converged", "train_seconds", "precision", "hardware", "commit"]  # fmt: skip
+INFORMATIVE = ("image+caption", "mixed", "image", "caption")  # training settings, those with most modalities first
 
 
-def build_report(runs: Runs, out: Path, options: argparse.Namespace, log: Log) -> ReportContent:
-    """The content of a report; figures are written to OUT/figures at once."""
-    report = ReportContent(runs)
-    _read_examples(runs)
-    items = work_items(runs)
-    report.tables, report.empty = make_tables(runs, report.skipped)
-    with left_out(report.skipped, "scores: "):
-        report.overview = overview(runs)
-    skipped, errors = [*runs.skipped, *report.skipped], {}
-    drawn = draw_all(items, runs, out / "figures", options.workers, log)
-    for item, (figures, wrong, lines) in zip(items, drawn, strict=True):
-        report.figures += figures
-        skipped += lines
-        if item.run and wrong is not None:
-            errors[item.run] = wrong
-    report.skipped = list(dict.fromkeys(skipped))
-    limit = errors_per_run(len(errors)) if options.errors is None else options.errors
-    for digest, names in runs.results.groupby("dataset", sort=True)["name"].unique().items():
-        if answers := {name: errors[name] for name in names if name in errors}:
-            dataset = runs.datasets[digest]
-            with left_out(report.skipped, f"errors on dataset {digest[:16]}: "):
-                report.errors[digest] = dataset_errors(answers, runs.examples(digest), dataset, limit, options.seed)
+@dataclass
+class Report:
+    """The parts of the page. figures: by heading, (file, caption) of each."""
+
+    runs: Runs
+    out: Path
+    tables: list[Table] = field(default_factory=list)
+    empty: list[str] = field(default_factory=list)
+    figures: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
+    sections: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    errors: dict[str, Any] = field(default_factory=dict)
+
+    def save_figure(self, figure: Any, name: str) -> str:
+        """Write a figure; returns its place beside the page."""
+        from analysis.figures import save
+
+        save(figure, self.out / "figures", name, ("svg",))
+        return f"figures/{name}.svg"
+
+
+def write_report(runs: Runs, out: Path, log: Log = print) -> Report:
+    """Make a report and write it to `out`."""
+    for name in ("tables", "figures"):
+        (out / name).mkdir(parents=True, exist_ok=True)
+    (out / REPORT).write_text("{}\n", encoding="utf-8")
+    report = Report(runs, out)
+    if len(runs.trainings):
+        add_tables(report)
+        add_figures(report, log)
+    add_sections(report)
+    add_errors(report)
+    for table in report.tables:
+        write_table(table, out / "tables")
+    (out / PAGE).write_text(page_of(report), encoding="utf-8")
     return report
 
 
-def _read_examples(runs: Runs) -> None:
-    """Read the examples of all datasets, for all processes that draw. Damaged datasets are left out."""
-    for digest in sorted(runs.datasets):
-        try:
-            runs.examples(digest)
-        except ValueError as error:
-            runs.skipped.append(f"dataset {digest[:16]}: {error}")
-            del runs.datasets[digest]
+# Parts ---------------------------------------------------------------------------------------------------------------
 
 
-def write_files(report: ReportContent, out: Path) -> None:
-    """Write the files of a report, except the figures, which `build` has written."""
-    for table in [*([report.overview] if report.overview else []), *report.tables, *report.evaluations]:
-        for suffix, text in (("md", table.markdown()), ("tex", table.latex()), ("csv", table.csv())):
-            (out / "tables" / f"{table.name}.{suffix}").write_text(text, encoding="utf-8", newline="")
-    if len(report.runs.results):
-        (out / PAGE).write_text(html_page(report), encoding="utf-8", newline="")
-    (out / REPORT).write_text(json.dumps({"version": 1}) + "\n", encoding="utf-8")
+def add_tables(report: Report) -> None:
+    """The tables with a number of ours, and the titles of the others."""
+    for name, make in TABLES.items():
+        with left_out(report.runs.skipped, f"table {name}: "):
+            table = make(report.runs)
+            if has_ours(table):
+                report.tables.append(table)
+            else:
+                report.empty.append(table.title)
+
+
+def list_figures(runs: Runs) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Kind, file and chosen results of each figure: by task, figures of several runs first; then those of one run of
+    each dataset, model and setting: converged, like a run of Table 2, of the lowest seed, and trained longest."""
+    from analysis.figures import FIGURES
+
+    results = runs.trainings
+    known = results[results["task"].map(is_task)]
+    for task in sorted({*results["task"]} - {*known["task"]}):
+        runs.skipped.append(f"no figures of the task {task}; name yours with --task")
+    for task in in_order(known["task"], TASKS):
+        for kind, figure in FIGURES.items():
+            if figure.of in ("results", "curves"):
+                yield kind, f"{kind}-{short_name(task)}", {"task": task}
+        digests = known.loc[(known["task"] == task) & known["dataset"].isin(runs.datasets), "dataset"].unique()
+        for digest in digests:
+            yield "dataset", f"dataset-{short_name(task)}-{digest[:8]}", {"dataset": digest, "task": task}
+    rows = known.drop_duplicates("name").assign(
+        later=lambda rows: ~rows["converged"], other=lambda rows: rows["variant"] != "",
+        shorter=lambda rows: -rows["steps"].fillna(0),
+    )  # fmt: skip
+    rows = rows[rows["dataset"].isin(runs.datasets)].sort_values(["later", "other", "seed", "shorter", "name"])
+    first = rows.drop_duplicates(["task", "dataset", "model", "setting"])
+    bimodal = first.sort_values("setting", key=lambda column: column.map(INFORMATIVE.index), kind="stable")
+    bimodal = bimodal.drop_duplicates(["task", "dataset", "model"])
+    for row in first.sort_values("name").to_dict("records"):
+        tests = {*results.loc[results["name"] == row["name"], "test_setting"]}
+        for kind, figure in FIGURES.items():
+            if figure.of == "predictions" and figure.suits(row["task"]) and tests >= {*figure.tests}:
+                if not figure.tests:
+                    where = {"name": row["name"], "test_setting": main_test_setting(row["setting"])}
+                    yield kind, f"{kind}-{row['name']}", where
+                elif row["name"] in set(bimodal["name"]):
+                    yield kind, f"{kind}-{row['name']}", {"name": row["name"]}
+
+
+def add_figures(report: Report, log: Log) -> None:
+    """Draw the figures, by kind; those of several runs first."""
+    from analysis.figures import draw
+
+    wanted = list(list_figures(report.runs))
+    with Progress(len(wanted), log, "figures") as progress:
+        for kind, name, where in wanted:
+            with left_out(report.runs.skipped, f"figure {name}: "):
+                figure = draw(kind, report.runs, **where)
+                caption = str(figure.get_label()) or " ".join(text.get_text() for text in figure.texts)
+                report.figures.setdefault(kind, []).append((report.save_figure(figure, name), caption))
+            progress.advance(1)
+    several = [kind for kind in report.figures if kind in ("transfer", "subsets", "loss", "dataset")]
+    report.figures = {kind: report.figures[kind] for kind in in_order(report.figures, ["transfer", *several])}
+
+
+def add_sections(report: Report) -> None:
+    """Tables and figures of evaluations and of corpora."""
+    from analysis import corpora, evaluations
+
+    for heading, sections in (("Evaluations", evaluations.sections), ("Corpora", corpora.sections)):
+        parts = []
+        with left_out(report.runs.skipped, f"{heading.lower()}: "):
+            for number, (title, note, content) in enumerate(sections(report.runs), 1):
+                name, part = f"{heading.lower()}_{number}", {"title": title, "note": note, "html": "", "figure": ""}
+                if isinstance(content, pd.DataFrame):
+                    table = plain_table(name, title, content, (note,) if note else ())
+                    write_table(table, report.out / "tables")
+                    part |= {"name": name, "html": to_html(table)}
+                else:
+                    part |= {"figure": report.save_figure(content, name)}
+                parts.append(part)
+        report.sections[heading] = parts
+
+
+def add_errors(report: Report) -> None:
+    from analysis.errors import errors_viewer
+
+    with left_out(report.runs.skipped, "errors: "):
+        report.errors = errors_viewer(report.runs)
+
+
+def page_of(report: Report) -> str:
+    """The page; texts of runs and datasets are escaped by the template."""
+    runs = report.runs
+    info = runs.results.drop_duplicates("name").assign(run=lambda rows: label_runs(rows))
+    facts = info.set_index("name")[["run", *RUN_FACTS]].map(lambda value: "" if pd.isna(value) else str(value))
+    run_table = Table("runs", "Runs and evaluations", facts, facts, facts.map(lambda _: ""))
+    trained, asked = runs.trainings["name"].nunique(), runs.evaluations["name"].nunique()
+    return render_page(
+        TEMPLATE,
+        name=runs.folder.resolve().name,
+        lead=f"{trained:,} training runs, {asked:,} evaluations, {len(runs.results):,} results; "
+        f"{len(runs.skipped) or 'nothing'} left out.",
+        verdict=judge(runs),
+        tables=[{"table": table, "html": to_html(table)} for table in report.tables],
+        empty=report.empty,
+        figures=report.figures,
+        sections={heading: parts for heading, parts in report.sections.items() if parts},
+        runs=to_html(run_table),
+        versions=list_versions(runs),
+        skipped=runs.skipped,
+        data={"errors": report.errors} if report.errors else {},
+    )
+
+
+def list_versions(runs: Runs) -> list[str]:
+    """Versions of packages: a line for each combination that runs were made with, and one for this report."""
+    lines = []
+    for (versions, commit), rows in runs.results.fillna({"versions": "{}", "commit": ""}).groupby(
+        ["versions", "commit"]
+    ):
+        packages = [f"{name} {version}" for name, version in json.loads(versions).items()]
+        packages += [f"commit {commit}"] if commit else []
+        lines.append(f"{rows['name'].nunique()} runs: {', '.join(packages) or 'not recorded'}")
+    ours = [f"{name} {metadata.version(name)}" for name in ("travlr", "pandas", "matplotlib", "numpy", "pyarrow")]
+    return [*lines, f"this report: {', '.join(ours)}"]
 
 
 # Command line --------------------------------------------------------------------------------------------------------
 
 
-def report(folder: Path, out: Path, options: argparse.Namespace, log: Log = print) -> ReportContent:
-    """Load runs, build the report and write it to `out`. Raises `ValueError`, in one line, without runs."""
-    if not folder.is_dir():
-        raise ValueError(f"{folder}: there is no such folder of runs")
-    for place in options.data:
-        try:
-            open_dataset(place)
-        except ValueError as error:
-            raise UsageError(f"--data {error}") from None
-    runs, tables = load(folder, options.data), list[Table]()
-    if options.select and (len(runs.results) or len(runs.evaluations)):
-        runs = select_runs(runs, options.select)
-    if not len(runs.results) and not len(runs.evaluations):
-        others = f"; left out: {runs.skipped[0]}" if runs.skipped else ""
-        raise ValueError(f"{folder}: no finished run{others}")
-    for name in ("tables", "figures"):
-        (out / name).mkdir(parents=True, exist_ok=True)
-    if len(runs.evaluations):
-        from analysis.old_evaluations import read_all, write_page  # imports matplotlib
-
-        if answers := read_all(runs):
-            tables = write_page(runs, answers, out / EVALUATIONS)
-    content = build_report(runs, out, options, log) if len(runs.results) else ReportContent(runs, skipped=runs.skipped)
-    content.evaluations = tables
-    write_files(content, out)
-    return content
-
-
 def select_runs(runs: Runs, selections: Iterable[str]) -> Runs:
-    """The runs and evaluations that fit all `name=value`; values are read as by the training command: seed=0,1."""
+    """The runs that fit all `name=value`; values are read as by the training command: seed=0,1."""
     where = {}
     for text in selections:
         name, equals, values = text.partition("=")
-        if not equals or not re.fullmatch(r"\w+(\.\w+)*", name):
+        if not equals:
             raise UsageError(f"--select {text}: write it as name=value, such as model=uniter or seed=0,1")
-        where[name.replace(".", "__")] = [yaml.safe_load(part) for part in values.split(",")]
+        where[name] = [yaml.safe_load(part) for part in values.split(",")]
     try:
-        selection = select(runs, **where)
+        chosen = runs.select(**where)
     except ValueError as error:
         raise UsageError(f"--select {error}") from None
-    if not len(selection.results) and not len(selection.evaluations):
+    if not len(chosen.results):
         raise UsageError(f"--select {' '.join(selections)}: no finished run has these values")
-    digests = {digest for frame in (selection.results, selection.evaluations) for digest in frame["dataset"].dropna()}
-    return replace(selection, datasets={d: dataset for d, dataset in runs.datasets.items() if d in digests})
+    return chosen
 
 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(
         "python -m analysis.report", description="Tables, figures and errors of saved runs."
     )
-    parser.add_argument("runs", metavar="RUNS", type=Path, help="the folder that training wrote runs to")
-    many: dict[str, Any] = {"nargs": "+", "default": []}
+    parser.add_argument("runs", metavar="RUNS", type=Path, help="the folder with runs and evaluations")
     parser.add_argument("--out", metavar="DIR", type=Path, help="where to write (default: RUNS/report)")
+    many: dict[str, Any] = {"nargs": "+", "default": []}
     parser.add_argument("--data", metavar="DIR", type=Path, help="datasets that have moved", **many)
     parser.add_argument("--select", metavar="NAME=VALUE", help="which runs, such as model=uniter seed=0,1", **many)
-    errors = (
-        f"errors to show of each run (default: {ERRORS_IN_ALL:,} among all runs, {MIN_PER_RUN} to {MAX_PER_RUN} each)"
-    )
-    parser.add_argument("--errors", metavar="N", type=int, help=errors)
-    parser.add_argument("--seed", metavar="S", type=int, default=0, help="seed of their choice (default: 0)")
-    parser.add_argument("--workers", metavar="N", type=int, default=0, help="processes (default: one per core)")
     add_task_option(parser)
     options = parser.parse_args(arguments)
     out = options.out or options.runs / "report"
-    print_written(report(options.runs, out, options), out)
-    return 0
-
-
-def print_written(content: ReportContent, out: Path) -> None:
-    for line in content.skipped:
+    runs = read_runs(options.runs, options.data)
+    if not len(runs.results):
+        others = f"; left out: {runs.skipped[0]}" if runs.skipped else ""
+        raise ValueError(f"{options.runs}: no finished run{others}")
+    report = write_report(select_runs(runs, options.select) if options.select else runs, out)
+    for line in report.runs.skipped:
         print(f"left out: {line}")
-    if content.empty:
-        titles = ", ".join(title.partition(". ")[0] for title in content.empty)
-        print(f"left out, as no run gives a number of them: {titles}")
-    on_page, wrong = map(sum, zip((0, 0), *map(count_errors, content.errors.values()), strict=True))
-    page = PAGE if len(content.runs.results) else EVALUATIONS
-    if content.evaluations:
-        print(f"{out}: {len(content.runs.evaluations):,} results of evaluated models; open {out / EVALUATIONS}")
-    megabytes = (out / page).stat().st_size / 1e6
-    print(f"{out}: {len(content.tables)} tables, {len(content.figures)} figures, {on_page:,} of {wrong:,} errors; "
-          f"open {out / page} ({megabytes:.1f} MB) in a browser")  # fmt: skip
+    for line in judge(report.runs):
+        print(line)
+    drawn = sum(map(len, report.figures.values()))
+    print(f"{out}: {len(report.tables)} tables, {drawn} figures; open {out / PAGE} in a browser")
+    return 0
 
 
 if __name__ == "__main__":

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import csv
 import json
-import math
 import os
 import shutil
 import socket
@@ -17,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from matplotlib.patches import Rectangle
 from safetensors.torch import save_file
 
 from render.image import IMAGE_STYLES
@@ -559,107 +556,28 @@ def test_evaluation_takes_a_server_and_its_model_apart() -> None:
 # The report ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_report_of_selected_evaluations(
-    data: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_report_of_selected_evaluations_shows_wrong_replies(
+    data: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from analysis.report import main as report
-
-    for task in ("comparison", "cardinality"):
-        ask(monkeypatch, Scripted(answer), data[task], tmp_path, limit=4)
-    report([str(tmp_path), "--select", "task=cardinality"])
-    replies = page_data((tmp_path / "report" / "evaluations.html").read_text())["replies"]
-    assert {reply["task"] for reply in replies} == {"cardinality"}
-    with pytest.raises(ValueError, match="--select task=spatiality: no finished run has these values"):
-        report([str(tmp_path), "--select", "task=spatiality"])
-
-
-def test_the_report_shows_scores_losses_and_replies(
-    data: dict[str, Path],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    from analysis.old_evaluations import distinguished, draw_losses
-    from analysis.report import main as report
-    from analysis.runs import load
 
     def confused(text: str, picture: bytes | None) -> str:
         return answer(text, picture, lambda o: replace(o, shape="circle") if o.shape == "octagon" else o)
 
-    for form in ("true_false", "read"):
-        ask(monkeypatch, Scripted(confused), data["comparison"], tmp_path, form=form)
-    report([str(tmp_path)])
-    out = tmp_path / "report"
-    page = (out / "evaluations.html").read_text()
-    assert "scripted" in page and "Where evaluated models lose accuracy" in page
-    for heading in ("Accuracy", "All metrics", "Objects read", "Objects found", "Accuracy by the items of the pair"):
-        assert f"<h2>{heading}</h2>" in page
-    assert (out / "tables" / "evaluations.csv").is_file() and (out / "figures" / "evaluations.svg").is_file()
-    with open(out / "tables" / "evaluation_objects.csv", newline="") as file:
-        found = [(row["setting"], float(row["found"])) for row in csv.DictReader(file)]
-    assert {share for setting, share in found if setting == "caption"} == {100}
-    assert min(share for setting, share in found if setting == "image") < 100
-    with open(out / "tables" / "evaluation_pairs.csv", newline="") as file:
-        pairs = list(csv.DictReader(file))
-    asked = [row for row in pairs if (row["form"], row["setting"], row["split"]) == ("true_false", "image", "test_ind")]
-    assert sum(int(row["replies"]) for row in asked if row["item"] == "0") == 20
-    frame = distinguished(load(tmp_path).evaluations)
-    for line in draw_losses(frame).to_dict("records"):
-        of_line = frame[(frame["form"] == "true_false") & (frame["split"] == line["split"])].set_index("test_setting")
-        image, caption = (of_line.loc[setting, "accuracy"] for setting in ("image", "caption"))
-        assert line["image"] == image and line["caption"] == caption == 100 and line["reasoning"] == 0
-        assert line["image"] + line["seeing"] + line["using"] + line["reasoning"] == pytest.approx(100)
-        assert line["gap"] == 0
-    assert draw_losses(frame)["seeing"].sum() > 0
-    replies = page_data(page)["replies"]
-    assert {reply["outcome"] for reply in replies} >= {"right", "wrong"}
+    for task in ("comparison", "cardinality"):
+        ask(monkeypatch, Scripted(confused), data[task], tmp_path)
+    assert report([str(tmp_path), "--select", "task=cardinality"]) == 0
+    out = capsys.readouterr().out
+    assert "scripted (true_false) on cardinality" in out and "comparison" not in out
+    cards = page_data((tmp_path / "report" / "report.html").read_text(), "errors-data")["cards"]
+    assert {card["columns"]["task"] for card in cards} == {"cardinality"}
+    assert {row["test_setting"] for card in cards for row in card["rows"]} >= {"image"}
+    with pytest.raises(ValueError, match="--select task=spatiality: no finished run has these values"):
+        report([str(tmp_path), "--select", "task=spatiality"])
     damaged = next(path for path in tmp_path.glob("*/answers.jsonl"))
     damaged.write_text("junk\n")
-    capsys.readouterr()
     report([str(tmp_path)])
-    lines = capsys.readouterr().out
-    assert f"left out: {damaged}: line 1" in lines and "6 results of evaluated models" in lines
-
-
-def test_no_answer_is_a_loss_of_its_own(data: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Half of the replies to images, then all of those to captions, have no answer; the others are right."""
-    from analysis.old_evaluations import distinguished, draw_losses, loss_figure
-    from analysis.report import main as report
-    from analysis.runs import load
-
-    turns: dict[bool, int] = {True: 0, False: 0}
-
-    def silent(every: dict[bool, int]) -> Any:
-        def respond(text: str, picture: bytes | None) -> str:
-            turns[picture is not None] += 1
-            return "..." if turns[picture is not None] % every[picture is not None] == 0 else answer(text, picture)
-
-        return respond
-
-    for name, every in (("images", {True: 2, False: 10**6}), ("captions", {True: 10**6, False: 1})):
-        ask(monkeypatch, Scripted(silent(every)), data["comparison"], tmp_path / name, setting=["image", "caption"])
-        report([str(tmp_path / name)])
-    for line in draw_losses(distinguished(load(tmp_path / "images").evaluations)).to_dict("records"):
-        assert (line["image"], line["unparsed"]) == (50, 50)
-        assert {line[part] for part in ("using", "seeing", "gap", "reasoning")} == {0}
-    frame = distinguished(load(tmp_path / "captions").evaluations)
-    for line in draw_losses(frame).to_dict("records"):
-        assert (line["image"], line["unparsed"]) == (100, 0)
-        assert all(math.isnan(line[part]) for part in ("using", "seeing", "gap", "reasoning"))
-    drawn = [patch for patch in loss_figure(frame).axes[0].patches if isinstance(patch, Rectangle)]
-    assert {patch.get_width() for patch in drawn} == {0, 100}  # nothing but right answers from images
-    with open(tmp_path / "images" / "report" / "tables" / "evaluations.csv", newline="") as file:
-        unparsed = {(row["test_setting"], float(row["unparsed"])) for row in csv.DictReader(file)}
-    assert unparsed == {("image", 50), ("caption", 0)}
-    with open(tmp_path / "images" / "report" / "tables" / "evaluation_pairs.csv", newline="") as file:
-        of_pairs = [row for row in csv.DictReader(file) if row["setting"] == "image"]
-    assert {float(row["accuracy"]) + float(row["unparsed"]) for row in of_pairs} == {100}
-    details = (tmp_path / "images" / "report" / "tables" / "evaluation_details.md").read_text()
-    gaps = [line.split("|")[-3].strip() for line in details.splitlines() if " image |" in line]
-    assert gaps == ["+0.0 [+0.0, +0.0]"] * 2  # of the examples with answers in both, all of which are right
-    page = (tmp_path / "captions" / "report" / "tables" / "evaluation_details.md").read_text()
-    lines = [line for line in page.splitlines() if " image |" in line]
-    assert lines and all(line.split("|")[-3].strip() == "" for line in lines)  # no gap to captions without answers
+    assert f"left out: {damaged}: line 1" in capsys.readouterr().out
 
 
 def test_a_real_server(data: dict[str, Path], tmp_path: Path) -> None:

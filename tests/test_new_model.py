@@ -80,7 +80,7 @@ def test_it_is_in_the_report(work: Path, trained: str, monkeypatch: pytest.Monke
     """With one kind of figures: drawing all takes a while."""
     monkeypatch.chdir(work)
     monkeypatch.setattr(figures, "FIGURES", {"cells": figures.FIGURES["cells"]})
-    assert report(["runs", "--out", "report", "--workers", "1"]) == 0
+    assert report(["runs", "--out", "report"]) == 0
     assert "my_models:LateFusion" in (work / "report" / "report.html").read_text(encoding="utf-8")
 
 

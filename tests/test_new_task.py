@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from analysis import figures, load, overview
+from analysis import TABLES, figures
 from analysis.examples import _pairs, examples_of
 from analysis.figures import axis_values, draw
 from analysis.frames import read_runs
@@ -135,7 +135,7 @@ def test_train_and_report_take_the_task(
         results = run(run_of(parity, data, setting, tmp_path / "runs"), log=lambda *_: None)
         assert {result["test_setting"] for result in results} == {"image", "caption", "image+caption"}
     monkeypatch.setattr(figures, "FIGURES", {"cells": figures.FIGURES["cells"]})
-    assert report([str(tmp_path / "runs"), "--workers", "1", "--task", parity]) == 0
+    assert report([str(tmp_path / "runs"), "--task", parity]) == 0
     assert parity in (tmp_path / "runs" / "report" / "report.html").read_text(encoding="utf-8")
 
 
@@ -348,7 +348,7 @@ def test_task_without_nouns_or_pairs_makes_baselines_runs_and_reports(
     assert len(page_data(make_page(folder), "pairs-data")["maps"]) == maps  # pairs of two values alone have a heat map
     run(run_of(name, folder, "mixed", tmp_path / "runs"), log=lambda *_: None)
     monkeypatch.setattr(figures, "FIGURES", {"cells": figures.FIGURES["cells"]})
-    assert report([str(tmp_path / "runs"), "--workers", "1"]) == 0
+    assert report([str(tmp_path / "runs")]) == 0
     assert name in (tmp_path / "runs" / "report" / "report.html").read_text(encoding="utf-8")
 
 
@@ -503,18 +503,17 @@ def runs(parity: str, data: Path, tmp_path_factory: pytest.TempPathFactory) -> P
 def test_report_puts_a_users_task_and_model_last(parity: str, runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kinds = {"cells", "objects", "agreement", "calibration", "numbers", "pairs", "quantifiers"}  # of single runs
     monkeypatch.setattr(figures, "FIGURES", {name: figures.FIGURES[name] for name in figures.FIGURES if name in kinds})
-    assert report([str(runs), "--workers", "1"]) == 0
-    table = overview(load(runs))
-    assert list(dict.fromkeys(column[0] for column in table.columns[2:])) == ["cardinality", parity]
-    labels = [row[0].text for row in table.rows[:-2]]
-    assert labels == ["UNITER", OWN_MODEL]
-    assert all(cell.text for row in table.rows[:-2] for cell in row)
-    data = page_data((runs / "report" / "report.html").read_text(encoding="utf-8"))
-    assert data["choices"] == {"task": ["cardinality", parity], "model": ["uniter", OWN_MODEL], "setting": ["image"]}
+    assert report([str(runs)]) == 0
+    frame = TABLES["overview"](read_runs(runs)).frame.drop("baseline")
+    assert list(dict.fromkeys(column[0] for column in frame)) == ["cardinality", parity]
+    assert [line[0] for line in frame.index] == ["UNITER", OWN_MODEL] and (frame != "").all(axis=None)
+    data = page_data((runs / "report" / "report.html").read_text(encoding="utf-8"), "errors-data")
+    choices = {name: data["choices"][name] for name in ("task", "model", "setting")}
+    assert choices == {"task": ["cardinality", parity], "model": [OWN_MODEL, "uniter"], "setting": ["image"]}
     figures_of_task = {path.name.partition("-")[0] for path in (runs / "report" / "figures").glob("*arity*.svg")}
     assert figures_of_task == {"cells", "objects", "agreement", "calibration"}
-    assert {run["model"] for run in data["runs"] if run["task"] == parity} == {"uniter", OWN_MODEL}
-    assert all(len(one["examples"]) > 0 for one in data["sets"].values()) and len(data["sets"]) == 2
+    models = {row["model"] for card in data["cards"] if card["columns"]["task"] == parity for row in card["rows"]}
+    assert models == {"uniter", OWN_MODEL}
 
 
 def test_figures_hold_a_users_model(parity: str, runs: Path) -> None:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pandas as pd
 
 from analysis.frames import Runs, setting_columns
+from analysis.paper import BIMODAL, MODEL_NAMES, TABLE_9, TEXT_ONLY, published
 from analysis.pivots import (
     OURS,
     PAPER,
@@ -33,7 +34,6 @@ from analysis.pivots import (
     signed,
     subtract,
 )
-from analysis.published import BIMODAL, MODEL_NAMES, TABLE_9, TEXT_ONLY, published
 from train.config import SETTINGS
 from train.results.columns import BASELINES, TEST_SETTINGS, TEST_SPLITS
 from train.results.scores import TEST
@@ -318,9 +318,10 @@ def with_counts(cells: pd.DataFrame, shown: Sequence[str]) -> pd.DataFrame:
 def overview(runs: Runs) -> Table:
     """Mean macro-F1 of each model and training setting, by task, test setting and split; the baselines below."""
     layout = lay_out("model variant setting", "task test_setting split", {"": score_and_interval}, ())
+    layout = replace(layout, links=("task", "model", "setting", "test_setting", "split"))
     results = runs.trainings
     key = [*layout.lines, *layout.columns]
-    cells = average(results, key, "macro_f1")
+    cells = average(results, key, "macro_f1").assign(source=OURS)
     places = cells[["task", "test_setting", "split"]].drop_duplicates()
     levels = results.groupby(["task", "split"])[[f"floor_{name}" for name in BASELINES]].max().reset_index()
     for name, words in BASELINES.items():
@@ -358,7 +359,9 @@ def few_shot(runs: Runs) -> Table:
     old = old.merge(before, "left", left_on=["start", "setting", "split"], right_on=["start", "test_setting", "split"])
     heads = {"test_ood": "after, OOD", "test_ind": "after, InD"}
     cells = pd.concat([old.assign(when="before, OOD"), after.assign(when=after["split"].map(heads))], ignore_index=True)
-    cells = cells.rename(columns={"macro_f1": "mean", "above_random": "above"}).assign(differing="", own=False)
+    cells = cells.rename(columns={"macro_f1": "mean", "above_random": "above"}).assign(
+        differing="", own=False, source=OURS
+    )
     printed = pd.DataFrame(TABLE_9, columns=[*lines][:-1]).assign(name="paper", when="above random", text="no")
     printed = printed.assign(source=PAPER, differing="")
     layout = Layout(lines, {"when": ""}, {"": score}, ["name"], ORDERS, WORDS)
