@@ -17,7 +17,7 @@ from travlr.baselines import best_unbound, score_baselines
 from travlr.config import Config
 from travlr.generate import generator
 from travlr.scene import SPLITS
-from travlr.tasks import PAPER, TASKS, config_from_dict
+from travlr.tasks import PAPER, TASKS
 
 # What rules without binding reach on full-size strict data, percent (docs/strict.md). A sample of 2,000 may be three
 # points above it.
@@ -109,27 +109,6 @@ def test_strict_cardinality_balances_other_shapes_with_the_number() -> None:
     assert best_rule < 0.72  # 2/3, where counts allow
 
 
-def test_examples_never_repeat(config: Config) -> None:
-    maker = generator(config)
-    examples = set()
-    for split in SPLITS:
-        batch = maker.batch(split, 0, 3000)
-        examples |= {(query, grid.tobytes()) for query, grid in zip(batch.query.tolist(), batch.grid, strict=True)}
-    assert len(examples) == 4 * 3000
-
-
-def test_strict_examples_depend_on_their_index_alone(config: Config) -> None:
-    maker = generator(config)
-    whole = maker.batch("train", 0, 41)
-    for start, stop in ((0, 1), (1, 2), (7, 41), (40, 41)):
-        part = maker.batch("train", start, stop)
-        assert (part.grid == whole.grid[start:stop]).all() and (part.order == whole.order[start:stop]).all()
-
-
-def test_config_from_dict_returns_the_strict_config(config: Config) -> None:
-    assert config_from_dict(config.model_dump(mode="json")) == config
-
-
 @pytest.mark.parametrize("task", PAPER)
 def test_strict_unbound_rules_stay_within_their_bounds(task: str, tmp_path: Path) -> None:
     count = ["count.train=6000", "count.validation=0", "count.test_ind=2000", "count.test_ood=2000"]
@@ -203,12 +182,6 @@ def test_balanced_pairs_of_six_are_best() -> None:
         (["task=comparison", "preset=strict", "numbers=[5,5]"], "count.train"),
         (["task=comparison", "preset=strict", "held_out.differences_above=2"], "held_out.differences_above"),
         (["task=spatiality", "preset=strict", "held_out.columns=[[A,E]]"], "held_out"),
-        (["task=quantifiers", "preset=strict", "distractors.x=3"], "distractors"),
-        (["task=quantifiers", "held_out.numbers={}"], "held_out.numbers"),
-        (["task=cardinality", "total_objects=[3,11]", "held_out=[]"], "held_out"),
-        (["task=cardinality", "held_out=[]"], "held_out"),
-        (["task=cardinality", "numbers=[1,99999999999999999999]"], "numbers"),
-        (["task=spatiality", "distractors=[1,1000000000]"], "distractors"),
     ],
 )
 def test_make_sampler_names_the_impossible_setting(arguments: list[str], setting: str) -> None:
