@@ -14,16 +14,13 @@ import pytest
 from matplotlib.collections import QuadMesh
 
 from analysis.examples import examples_of
-from analysis.figures import (
+from analysis.figures import FIGURES, draw, rates, save
+from analysis.figures_of_predictions import (
     CRITICAL_ANSWERS,
-    FIGURES,
     PAIR_COLUMNS,
     bin_confidence,
     calibration_error,
     count_agreement,
-    draw,
-    rates,
-    save,
 )
 from analysis.figures_of_runs import sizes_of, transfer_scores
 from analysis.frames import Runs, read_runs

@@ -19,7 +19,8 @@ import pytest
 
 from analysis import TABLES, figures
 from analysis.examples import _pairs, examples_of
-from analysis.figures import axis_values, draw
+from analysis.figures import draw
+from analysis.figures_of_predictions import axis_values
 from analysis.frames import read_runs
 from analysis.report import main as report
 from tests.grid import make_run
