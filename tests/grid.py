@@ -32,32 +32,32 @@ def make_run(
     dataset = open_dataset(data)
     task = str(dataset["train"].columns("task")["task"][0])
     settings = {name: value for name, value in about.items() if name != "experiment"}
-    told = merged(Run(task=task, **settings).model_dump(), config or {})
-    known = {name: told[name] for name in ("model", "setting", "seed", "size")}
-    told = {name: value for name, value in told.items() if name not in ("runs", "data", "experiment", "device")}
-    folder = start_run(runs, told | {"dataset": dataset.manifest["content_digest"]}, data=str(data))
-    tests = ("caption",) if told["model"] in ("bert", "roberta") else SETTINGS
-    shared = known | {"task": task, "experiment": about.get("experiment"), "weights": "random", "parameters": 1000}
+    whole = merged(Run(task=task, **settings).model_dump(), config or {})
+    columns = {name: whole[name] for name in ("model", "setting", "seed", "size")}
+    whole = {name: value for name, value in whole.items() if name not in ("runs", "data", "experiment", "device")}
+    folder = start_run(runs, whole | {"dataset": dataset.manifest["content_digest"]}, data=str(data))
+    tests = ("caption",) if whole["model"] in ("bert", "roberta") else SETTINGS
+    shared = columns | {"task": task, "experiment": about.get("experiment"), "weights": "random", "parameters": 1000}
     shared |= {"dataset": dataset.manifest["content_digest"], "train_seconds": 60.0, "evaluate_seconds": 5.0}
     shared |= {"precision": "float32", "steps": 100, "train_examples": len(dataset["train"]), **provenance()}
-    random = np.random.default_rng([told["seed"], len(told["model"]), len(told["setting"])])
+    random = np.random.default_rng([whole["seed"], len(whole["model"]), len(whole["setting"])])
     rows, predictions = [], []
-    seen = texts(dataset, "train")
+    training_texts = texts(dataset, "train")
     for split in ("test_ind", "test_ood"):
         table = dataset[split].columns("id", "pair")
-        known_texts = texts(dataset, split)
-        floor = text_baselines(seen, known_texts)
+        true_texts = texts(dataset, split)
+        floor = text_baselines(training_texts, true_texts)
         for setting in tests:
             right = random.random(len(table)) < accuracy(setting, split)
-            lines = np.where(right, known_texts.answers, ~known_texts.answers)
+            lines = np.where(right, true_texts.answers, ~true_texts.answers)
             logits = np.where(lines, 1, -1) * random.gamma(2.0, 1.0, len(table)).astype(np.float32)
-            groups = by_group(known_texts.answers, logits, [pair[0] for pair in table["pair"].to_pylist()])
-            couples = couple_scores(known_texts.answers, logits)
+            groups = by_group(true_texts.answers, logits, [pair[0] for pair in table["pair"].to_pylist()])
+            couples = couple_scores(true_texts.answers, logits)
             rows.append(
                 shared
-                | result_row(setting, split, score_predictions(known_texts.answers, logits), floor, groups, couples)
+                | result_row(setting, split, score_predictions(true_texts.answers, logits), floor, groups, couples)
             )
-            predictions.append(predictions_table(table["id"].to_pylist(), split, setting, logits, known_texts.answers))
+            predictions.append(predictions_table(table["id"].to_pylist(), split, setting, logits, true_texts.answers))
     write_curve(folder, [{"step": step, "loss": 1 / step, "validation_f1": None} for step in range(10, 110, 10)])
     write_predictions(folder, predictions)
     write_results(folder, rows)
@@ -65,10 +65,10 @@ def make_run(
 
 
 def merged(settings: dict[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
-    found = json.loads(json.dumps(settings))
+    both = json.loads(json.dumps(settings))
     for name, value in more.items():
-        found[name] = merged(found[name], value) if isinstance(value, Mapping) else value
-    return found
+        both[name] = merged(both[name], value) if isinstance(value, Mapping) else value
+    return both
 
 
 def texts(dataset: Dataset, split: str) -> QueryTexts:

@@ -17,9 +17,9 @@ def row(tested: str, split: str, macro_f1: float, above: bool | None = None, **c
     """A row as it is read back; above random from 55 on where not told."""
     filled = {"macro_f1": macro_f1, "above_random": macro_f1 > 55 if above is None else above}
     config = {**CONFIG, **{k: changed[k] for k in CONFIG if k in changed}}
-    known = {k: v for k, v in config.items() if k in RESULT_COLUMNS} | {"run": run_id(config), "weights": "random"}
-    known |= {"test_setting": tested, "split": split, "config": json.dumps(config), "hardware": "a computer"}
-    return dict.fromkeys(RESULT_COLUMNS) | known | filled | {k: v for k, v in changed.items() if k in RESULT_COLUMNS}
+    columns = {k: v for k, v in config.items() if k in RESULT_COLUMNS} | {"run": run_id(config), "weights": "random"}
+    columns |= {"test_setting": tested, "split": split, "config": json.dumps(config), "hardware": "a computer"}
+    return dict.fromkeys(RESULT_COLUMNS) | columns | filled | {k: v for k, v in changed.items() if k in RESULT_COLUMNS}
 
 
 def test_the_table_of_a_run_says_what_was_measured(tmp_path: Path) -> None:
@@ -78,16 +78,16 @@ def test_a_grid_averages_all_seeds_where_none_has_converged() -> None:
 
 
 def test_what_had_no_answers_is_counted_apart() -> None:
-    known: dict[str, Any] = {"train_examples": 128_000, "unlabelled_examples": 31_500}
+    counts: dict[str, Any] = {"train_examples": 128_000, "unlabelled_examples": 31_500}
     for table in (
-        transfer_table([row("caption", "test_ood", 90.0, **known)]),
-        grid_table(three_seeds([90], [50], **known)),
+        transfer_table([row("caption", "test_ood", 90.0, **counts)]),
+        grid_table(three_seeds([90], [50], **counts)),
     ):
-        told = " ".join(table.split())
-        assert "128,000 labelled examples; 31,500 unlabelled pairs of image and caption" in told
+        words = " ".join(table.split())
+        assert "128,000 labelled examples; 31,500 unlabelled pairs of image and caption" in words
     for none in (0, None):
-        told = transfer_table([row("caption", "test_ood", 90.0, **known | {"unlabelled_examples": none})])
-        assert "128,000 training examples" in told and "unlabelled" not in told
+        words = transfer_table([row("caption", "test_ood", 90.0, **counts | {"unlabelled_examples": none})])
+        assert "128,000 training examples" in words and "unlabelled" not in words
 
 
 def test_long_names_and_scores_fit_a_grid_of_100_columns() -> None:

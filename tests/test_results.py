@@ -176,12 +176,12 @@ def test_predictions_come_back(tmp_path: Path) -> None:
     logits[:3] = [0, 1e-60, -np.inf]
     table = predictions_table(ids, "test_ood", "image", logits, answers)
     write_predictions(tmp_path, [table, table.slice(0, 0)])
-    found = read_predictions(tmp_path)
-    assert found.equals(table)
-    assert found["id"].to_pylist() == ids
-    assert found["logit"].type == pa.float32()
-    np.testing.assert_array_equal(found["logit"], logits.astype(np.float32))
-    np.testing.assert_array_equal(found["prediction"], logits.astype(np.float32) > 0)
+    table_read = read_predictions(tmp_path)
+    assert table_read.equals(table)
+    assert table_read["id"].to_pylist() == ids
+    assert table_read["logit"].type == pa.float32()
+    np.testing.assert_array_equal(table_read["logit"], logits.astype(np.float32))
+    np.testing.assert_array_equal(table_read["prediction"], logits.astype(np.float32) > 0)
     assert read_predictions(tmp_path, ["logit", "answer"]).column_names == ["logit", "answer"]
 
 
@@ -209,10 +209,10 @@ def test_hardware_names_gpus_and_the_cores_that_may_be_used() -> None:
 
 
 def test_the_environment_lists_versions_of_what_is_installed() -> None:
-    found = environment()
-    assert found["numpy"] == np.__version__ and found["python"] == sys.version.split()[0]
+    versions = environment()
+    assert versions["numpy"] == np.__version__ and versions["python"] == sys.version.split()[0]
     assert set(provenance()) <= set(RESULT_COLUMNS)
-    assert json.loads(provenance()["versions"]) == {k: v for k, v in found.items() if k != "commit"}
+    assert json.loads(provenance()["versions"]) == {k: v for k, v in versions.items() if k != "commit"}
 
 
 def test_the_commit_says_whether_the_code_had_been_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -220,9 +220,9 @@ def test_the_commit_says_whether_the_code_had_been_changed(tmp_path: Path, monke
     monkeypatch.setenv("GIT_DIR", "/nowhere")  # as inside a hook
 
     def git(*arguments: str) -> str:
-        named = ["-c", "user.name=a", "-c", "user.email=a@b"]
+        author = ["-c", "user.name=a", "-c", "user.email=a@b"]
         env = {k: v for k, v in os.environ.items() if k != "GIT_DIR"}
-        command = ["git", *named, "-C", str(tmp_path), *arguments]
+        command = ["git", *author, "-C", str(tmp_path), *arguments]
         return subprocess.run(command, env=env, check=True, capture_output=True, text=True).stdout.strip()
 
     assert commit(tmp_path) == ""

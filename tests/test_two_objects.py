@@ -37,7 +37,7 @@ def examples(name: str, split: str) -> list[Example]:
 
 def read_caption(caption: str) -> list[Thing]:
     pattern = r"an? (?P<size>\w+) (?P<colour>\w+) (?P<shape>\w+) at (?P<column>\w) (?P<row>\d+)"
-    return [found.groupdict() for found in re.finditer(pattern, caption)]
+    return [match.groupdict() for match in re.finditer(pattern, caption)]
 
 
 def zone(thing: Thing) -> str:
@@ -52,35 +52,35 @@ def described(things: list[Thing], *words: str) -> list[Thing]:
 
 def answer_and_pair(things: list[Thing], query: str) -> tuple[bool, tuple[str, ...]]:
     """Answer and pair by a second reading of the query's text."""
-    if found := re.fullmatch(r"There is an? (\w+) (\w+)\.", query):
-        numbers = [str(len(described(things, word))) for word in found.groups()]
-        return bool(described(things, *found.groups())), tuple(numbers)
-    if found := re.fullmatch(r"The (\w+) is (\w+) and the (\w+) is (\w+)\.", query):
-        (one,), (other,) = described(things, found[1]), described(things, found[3])
+    if match := re.fullmatch(r"There is an? (\w+) (\w+)\.", query):
+        numbers = [str(len(described(things, word))) for word in match.groups()]
+        return bool(described(things, *match.groups())), tuple(numbers)
+    if match := re.fullmatch(r"The (\w+) is (\w+) and the (\w+) is (\w+)\.", query):
+        (one,), (other,) = described(things, match[1]), described(things, match[3])
         shown = one["colour"], other["colour"]
-        return shown == (found[2], found[4]), shown
-    if found := re.fullmatch(r"The (\w+) is (\w+)\.", query):
-        (one,) = described(things, found[1])
-        kind = "size" if found[2] in ("small", "large") else "colour"
-        return one[kind] == found[2], (found[1], one[kind])
-    found = re.fullmatch(r"An? (\w+) is (to the left of|to the right of|above|below) an? (\w+)\.", query)
-    assert found, query
-    axis, kind = ("horizontal", "column") if "to the" in found[2] else ("vertical", "row")
-    (one,), (other,) = described(things, found[1]), described(things, found[3])
-    answer = one[kind] < other[kind] if found[2] in ("to the left of", "above") else one[kind] > other[kind]
+        return shown == (match[2], match[4]), shown
+    if match := re.fullmatch(r"The (\w+) is (\w+)\.", query):
+        (one,) = described(things, match[1])
+        kind = "size" if match[2] in ("small", "large") else "colour"
+        return one[kind] == match[2], (match[1], one[kind])
+    match = re.fullmatch(r"An? (\w+) is (to the left of|to the right of|above|below) an? (\w+)\.", query)
+    assert match, query
+    axis, kind = ("horizontal", "column") if "to the" in match[2] else ("vertical", "row")
+    (one,), (other,) = described(things, match[1]), described(things, match[3])
+    answer = one[kind] < other[kind] if match[2] in ("to the left of", "above") else one[kind] > other[kind]
     return answer, (axis, one[kind], other[kind])
 
 
 @pytest.mark.parametrize("split", SPLITS)
 @pytest.mark.parametrize("name", NAMES)
-def test_answers_and_pairs_are_those_of_caption_and_query(name: str, split: str) -> None:
+def test_two_objects_answers_and_pairs_follow_from_texts(name: str, split: str) -> None:
     for example in examples(name, split):
         assert answer_and_pair(read_caption(example.caption), example.query) == (example.answer, tuple(example.pair))
 
 
 @pytest.mark.parametrize("split", SPLITS)
 @pytest.mark.parametrize("name", NAMES)
-def test_both_scenes_of_a_couple_show_as_much_of_each_word_in_each_size_and_zone(name: str, split: str) -> None:
+def test_two_objects_couples_keep_words_by_size_and_zone(name: str, split: str) -> None:
     for one, other in zip(examples(name, split)[::2], examples(name, split)[1::2], strict=True):
         assert (one.query, one.answer) == (other.query, not other.answer)
         first, second = (read_caption(example.caption) for example in (one, other))
@@ -113,7 +113,7 @@ def salient(things: list[Thing], measure: Callable[[Thing], float], word: str) -
     ids=["size", "centre"],
 )
 @pytest.mark.parametrize("name", NAMES)
-def test_the_more_salient_word_of_a_query_does_not_tell_its_answer(name: str, measure: Any) -> None:
+def test_two_objects_salience_predicts_nothing(name: str, measure: Any) -> None:
     """Whether the first shape or colour of a query is shown larger, or nearer to the centre, than the second one."""
     leads: dict[bool, list[int]] = {True: [], False: []}
     for example in (e for split in SPLITS for e in examples(name, split)):
@@ -127,18 +127,18 @@ def test_the_more_salient_word_of_a_query_does_not_tell_its_answer(name: str, me
         assert abs(rates[0] - rates[1]) < 0.12  # some 400 examples each
 
 
-def test_no_scene_of_attribute_shows_a_held_out_colour_but_of_the_shape_that_is_asked_about() -> None:
+def test_attribute_shows_held_out_colours_of_the_queried_shape_only() -> None:
     out = {tuple(pair) for pair in generator(config_of("task=attribute")).sampler.held_out()["pairs"]}
     assert len({shape for shape, _ in out}) == 7
     for split in SPLITS:
         for example in examples("attribute", split):
-            asked = parse_query(example.query).args[0]
+            shape_of_query = parse_query(example.query).args[0]
             shown = {(t["shape"], t["colour"]) for t in read_caption(example.caption)} & out
-            assert {shape for shape, _ in shown} <= ({asked} if split == "test_ood" else set())
+            assert {shape for shape, _ in shown} <= ({shape_of_query} if split == "test_ood" else set())
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_queries_and_pairs_of_test_ood_are_its_own(name: str) -> None:
+def test_two_objects_hold_queries_and_pairs_apart(name: str) -> None:
     sampler = generator(config_of(f"task={name}")).sampler
     batches = {split: sampler.examples(split, 0, 1500) for split in SPLITS}
     queries = {s: {query_text(b.queries[q]) for q in b.query.tolist()} for s, b in batches.items()}
@@ -152,7 +152,7 @@ def test_queries_and_pairs_of_test_ood_are_its_own(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_an_oracle_answers_every_form(name: str) -> None:
+def test_oracle_answers_every_form_of_two_objects(name: str) -> None:
     for example in (e for split in ("test_ind", "test_ood") for e in examples(name, split)[:60]):
         for form in FORMS.get(name, ("true_false", "choice", "open")):
             question = make_question(example, form)
@@ -162,13 +162,13 @@ def test_an_oracle_answers_every_form(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["attribute", "relation", "binding"])
-def test_first_auxiliary_word_is_that_of_true_queries(name: str) -> None:
+def test_auxiliary_words_begin_with_that_of_true_queries(name: str) -> None:
     some = examples(name, "train")
     check_auxiliary_words([e.query for e in some], [e.pair for e in some], np.array([e.answer for e in some]))
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_audit_passes_the_datasets(name: str, tmp_path: Path) -> None:
+def test_audit_passes_two_objects(name: str, tmp_path: Path) -> None:
     counts = [f"count.{split}=120" for split in SPLITS]
     config = config_of(f"task={name}", *counts)
     generate_dataset(config, GenerateArguments(out=str(tmp_path / "d"), workers=1), log=lambda _: None)
@@ -189,7 +189,7 @@ def test_audit_passes_the_datasets(name: str, tmp_path: Path) -> None:
         (["task=binding", "preset=strict"], "preset"),
     ],
 )
-def test_what_cannot_be_is_refused_by_name(arguments: list[str], setting: str) -> None:
+def test_two_objects_name_the_impossible_setting(arguments: list[str], setting: str) -> None:
     with pytest.raises(ValueError, match=setting):
         generator(config_of(*arguments))
 
@@ -198,7 +198,7 @@ def test_what_cannot_be_is_refused_by_name(arguments: list[str], setting: str) -
     "world", [["world.columns=8", "world.rows=8"], ["world.sizes=[medium]"], ["world.colours=[red,blue,green,black]"]]
 )
 @pytest.mark.parametrize("name", NAMES)
-def test_other_worlds_have_examples_of_every_split(name: str, world: list[str]) -> None:
+def test_two_objects_take_other_worlds(name: str, world: list[str]) -> None:
     further = ["distractors=[6,6]"] if name == "relation" and "world.rows=8" in world else []
     sampler = generator(config_of(f"task={name}", *world, *further)).sampler
     assert all(len(sampler.examples(split, 0, 100).answer) == 100 for split in SPLITS)

@@ -91,7 +91,7 @@ def shuffle_pictures(columns: Columns) -> np.ndarray:
     pictures, shown = columns["picture"], np.empty(len(columns["item"]), np.intp)
     for place, item in enumerate(order):
         later = (rows[order[(place + step) % len(order)]] for step in range(1, len(order)))
-        other = next((found for found in later if pictures[found[0]] != pictures[rows[item][0]]), None)
+        other = next((others for others in later if pictures[others[0]] != pictures[rows[item][0]]), None)
         if other is None:
             raise ValueError("style.image=shuffled: needs items with different pictures")
         shown[rows[item]] = [other[n % len(other)] for n in range(len(rows[item]))]

@@ -112,8 +112,8 @@ class ChatModel:
                     yield from zip(part, self._answer(part, inputs), strict=True)
                 self.seconds = time.monotonic() - start
         if self.seconds:
-            share = 100 * self.model_seconds / self.seconds
-            self._log(f"{self.name}: the model computed in {share:.0f} % of {self.seconds:,.0f} s")
+            percent = 100 * self.model_seconds / self.seconds
+            self._log(f"{self.name}: the model computed in {percent:.0f} % of {self.seconds:,.0f} s")
 
     def _batches(self, requests: Iterable[Request]) -> Iterator[list[Request]]:
         waiting, size = iter(requests), self.config.batch_size or BATCH_SIZE
