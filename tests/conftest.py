@@ -28,7 +28,6 @@ SLOWEST = (
     "test_notebooks",
     "test_report",
     "test_new_task",
-    "test_probe_command",
     "test_audit",
     "test_browse",
     "test_places",

@@ -22,12 +22,11 @@ from analysis.attention import (
     visible_part,
     with_gradients,
 )
-from analysis.probe.heatmaps import HeatMaps, draw_heat_map, heat, main, occlusion, overlaid
+from analysis.heatmaps import HeatMaps, draw_heat_map, heat, main, occlusion, overlay
 from tests.tiny import BUILT, pictures, saved
 from train.ask.matchers.base import Matcher
 from train.ask.matchers.loading import load_matcher
 from train.ask.matchers.published import AlbefMatcher, RegionMatcher
-from train.config import RegionSettings
 from train.data.text import WordTokenizer, grammar_tokenizer
 from train.models import make_model
 
@@ -98,7 +97,7 @@ def still(model: nn.Module) -> None:
             nn.init.zeros_(parameter)
 
 
-def test_a_dual_encoder_that_reads_one_patch_lights_it(folders: dict[str, Path]) -> None:
+def test_attention_of_clip_lights_the_one_patch_that_it_reads(folders: dict[str, Path]) -> None:
     """CLIP of the tests, its vision tower set by hand: the class token attends to the tenth patch of 16 alone."""
     scorer = load_matcher(str(folders["clip"]), device="cpu")
     assert isinstance(scorer, Matcher)
@@ -133,33 +132,7 @@ def test_a_dual_encoder_that_reads_one_patch_lights_it(folders: dict[str, Path])
     assert centres[9] > 10 * np.delete(centres, 9).max()
 
 
-def test_vilt_that_reads_one_patch_lights_it(folders: dict[str, Path]) -> None:
-    """Of one layer, set by hand: [CLS] attends to bright patches, and takes them to the score. The picture is wide, so
-    that rows and columns cannot be mistaken for each other, and only its upper right is bright."""
-    scorer = load_matcher(str(folders["vilt"]), device="cpu")
-    assert isinstance(scorer, Matcher)
-    model: Any = scorer.model
-    with torch.no_grad():
-        still(model)
-        made, layer = model.vilt.embeddings, model.vilt.encoder.layer[0]
-        made.text_embeddings.word_embeddings.weight[2, 1] = 4.0  # [CLS]
-        made.patch_embeddings.projection.weight[2] = 0.05  # of the picture: its brightness
-        made.patch_embeddings.projection.bias[4] = 5.0
-        attention = layer.attention.attention
-        attention.query.weight[0, 1] = attention.key.weight[0, 2] = 3.0
-        attention.value.weight[3, 2] = 1.0
-        layer.attention.output.dense.weight[3, 3] = 4.0
-        model.vilt.pooler.dense.weight.copy_(torch.eye(32))
-        model.rank_output.weight[0, 3] = 1.0
-    pixels = np.full((40, 80, 3), 20, np.uint8)
-    pixels[0:10, 60:80] = 255
-    found = heat(scorer, Image.fromarray(pixels), "a red circle")
-    row, column = np.unravel_index(found.sentence.argmax(), (40, 80))
-    assert row < 12 and column >= 58
-    assert found.sentence[20:].max() < found.sentence.max() / 10 > found.sentence[:, :40].max()
-
-
-def test_relevance_of_two_layers_is_the_papers_rule() -> None:
+def test_relevance_of_two_layers_is_the_paper_s_rule() -> None:
     random = torch.Generator().manual_seed(0)
     layers = [(torch.rand(1, 2, 3, 3, generator=random), torch.randn(1, 2, 3, 3, generator=random)) for _ in range(2)]
     one, two = ((w * g).clamp(min=0).mean(1)[0] for w, g in layers)
@@ -197,7 +170,7 @@ def region_scorer(kind: str, tmp_path: Path, layers: int = 2, spread: float = 0.
 
 
 @pytest.mark.parametrize("kind", ["uniter", "visualbert", "lxmert", "albef", "clip", "vilt"])
-def test_maps_are_of_the_pictures_size_and_leave_the_scorer_as_it_was(
+def test_heat_gives_maps_of_the_picture_and_leaves_the_model_as_it_was(
     kind: str,
     folders: dict[str, Path],
     tmp_path: Path,
@@ -221,7 +194,7 @@ def test_maps_are_of_the_pictures_size_and_leave_the_scorer_as_it_was(
 
 
 @pytest.mark.parametrize("kind", ["uniter", "lxmert", "albef"])
-def test_gradients_of_attention_are_those_of_small_changes(
+def test_with_gradients_gives_those_of_finite_differences(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A weight of the attention is changed by hand, in the second layer that words and picture share."""
@@ -262,7 +235,7 @@ class Crops:
 
 
 @pytest.mark.parametrize(("size", "box"), [((640, 480), (80, 0, 560, 480)), ((100, 300), (0, 100, 100, 200))])
-def test_what_a_model_sees_is_the_middle_where_its_processor_crops(
+def test_visible_part_is_the_middle_where_a_processor_crops(
     size: tuple[int, int], box: tuple[int, int, int, int]
 ) -> None:
     assert visible_part(Crops(), *size) == box
@@ -271,7 +244,7 @@ def test_what_a_model_sees_is_the_middle_where_its_processor_crops(
 
 @pytest.mark.parametrize("kind", ["clip", "vilt", "albef"])
 @pytest.mark.parametrize("size", [(90, 60), (1500, 1000)])
-def test_what_the_model_is_shown_at_a_place_is_painted_there(
+def test_painter_paints_at_the_place_that_the_model_is_shown(
     kind: str, size: tuple[int, int], folders: dict[str, Path], tmp_path: Path
 ) -> None:
     """The brightness of the patches that the model is given, painted, is that of the picture, white right of and above
@@ -295,77 +268,36 @@ def test_what_the_model_is_shown_at_a_place_is_painted_there(
 # Figure and command -------------------------------------------------------------------------------------------------
 
 
-def test_the_figure_has_the_words_as_titles() -> None:
+def test_draw_heat_map_has_the_words_as_titles() -> None:
     image = pictures()[0]
     values = np.zeros((32, 32), np.float32)
     values[3, 4] = 2
-    found = HeatMaps("a $red star", 0.5, ("a", "$red", "star"), values, np.stack([values] * 3), "occlusion", "my:model")
-    figure = draw_heat_map(found, image)
+    maps = HeatMaps("a $red star", 0.5, ("a", "$red", "star"), values, np.stack([values] * 3), "occlusion")
+    figure = draw_heat_map(maps, image)
     assert [axes.get_title() for axes in figure.axes] == ["picture", "whole sentence", "a", "$red", "star"]
-    assert figure.get_suptitle() == "a $red star\nscore 0.500 by my:model, maps by occlusion"
-    assert (figure.axes[0].images[0].get_array() == np.asarray(image)).all()
-    assert not any(axes.patches for axes in figure.axes)
-    shown, grey = overlaid(image, values, 2.0), np.asarray(image.convert("L"))
-    assert shown.shape == (32, 32, 3) and shown.dtype == np.uint8
-    clear = values == 0
-    assert (shown[clear] == grey[clear][:, None]).all() and (shown[3, 4] != grey[3, 4]).any()
-    assert (overlaid(image, 0 * values, 0.0) == grey[..., None]).all()
+    colours, grey, clear = overlay(image, values, 2.0), np.asarray(image.convert("L")), values == 0
+    assert (colours[clear] == grey[clear][:, None]).all() and (colours[3, 4] != grey[3, 4]).any()
+    assert (overlay(image, 0 * values, 0.0) == grey[..., None]).all()
 
 
 MODULE = """
 import numpy as np
 def score(images, texts):
+    assert images[0].info["path"] == "in.png"
     return [float(np.asarray(image)[..., 0].mean()) for image in images]
 """
 
 
-def test_the_command_writes_a_picture(
+def test_command_writes_a_picture(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "rule_of_heatmaps.py").write_text(MODULE)
     pictures()[1].save("in.png")
-    given = ["--model", "rule_of_heatmaps:score", "--image", "in.png", "--text", "a red star", "--out", "new/out.PNG"]
-    main(given)
+    options = ["--model", "rule_of_heatmaps:score", "--image", "in.png", "--out", "new/out.png", "--text"]
+    main([*options, "a red star"])
     assert "3 words, by occlusion" in capsys.readouterr().out
-    with Image.open("new/out.PNG") as written:
-        assert written.format == "PNG" and written.width > 400
-    assert {path.name for path in tmp_path.glob("*")} - {"__pycache__"} == {"in.png", "new", "rule_of_heatmaps.py"}
-    assert [path.name for path in tmp_path.glob("new/*")] == ["out.PNG"]
-    main(given)  # over the earlier one
-    with pytest.raises(ValueError, match=r"^--image absent\.png: is not there$"):
-        main([*given[:3], "absent.png", *given[4:-1], "other.png"])
-    with pytest.raises(ValueError, match="has 0 words"):
-        main([*given[:5], "...", "--out", "other.png"])
-    with pytest.raises(ValueError, match=r"method=attention: .*use occlusion"):
-        main([*given[:-1], "other.png", "--method", "attention"])
-
-
-def test_regions_are_chosen_and_found_by_the_pictures_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Published region models take a detector's features: a grid's would be of another width."""
-    Image.new("RGB", (8, 8)).save(tmp_path / "in.png")
-    given = ["--model", "uniter:x", "--image", str(tmp_path / "in.png"), "--text", "red"]
-    asked: list[Any] = []
-
-    def loaded(name: str, **settings: Any) -> Any:
-        asked.append(settings)
-
-        def score(images: Any, texts: Any) -> Any:
-            assert images[0].info["path"] == "in.png"
-            return [0.0] * len(texts)
-
-        return score
-
-    monkeypatch.setattr("analysis.probe.heatmaps.load_matcher", loaded)
-    main([*given, "--regions", "features.npz", "--out", str(tmp_path / "a.png")])
-    main([*given, "--head", "itm", "--out", str(tmp_path / "b.png")])
-    main([*given, "--out", str(tmp_path / "c.png")])
-    file, head, neither = asked
-    assert file["regions"] == RegionSettings(source="file", file="features.npz")
-    assert head["head"] == "itm"
-    assert "regions" not in neither
-
-
-def test_heat_covers_parts_of_the_picture_for_other_families(folders: dict[str, Path]) -> None:
-    scorer = load_matcher(str(folders["blip"]), device="cpu")
-    assert heat(scorer, pictures()[0], "a star", cells=2).method == "occlusion"
+    with Image.open("new/out.png") as written:
+        assert written.width > 400
+    with pytest.raises(ValueError, match="has no words"):
+        main([*options, "..."])

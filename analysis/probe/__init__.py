@@ -1,1 +1,0 @@
-"""Tools that look at single pictures: `heatmaps`, `variation` and `try_it`."""
