@@ -20,7 +20,8 @@ from render.captions.sentences import Captioner
 from render.text import parse_caption
 from tests.helpers import command, one_line, write
 from travlr import Cardinality, Comparison, Count, Image, Object, Quantifiers, Query, Spatiality, World
-from travlr.audit.checks import GENERATED, Check, audit, lower_bound
+from travlr.audit.checks import GENERATED, audit, lower_bound
+from travlr.audit.corpus import Check
 from travlr.audit.rows import cells_of
 from travlr.config import Config
 from travlr.files import file_hash

@@ -156,7 +156,7 @@ def test_inspect_refuses_wrong_settings(data: Path, tmp_path: Path) -> None:
     out = run_in(environment("inspect"), "python", "-c", program, str(data), *wrong, folder=tmp_path)
     lines = [line for line in out.splitlines() if line.strip()]
     assert [line.partition(":")[0] for line in lines[:4]] == list(wrong[:4])
-    assert str(tmp_path) in lines[4] and lines[5] == str(sorted(TASKS))
+    assert str(tmp_path) in lines[4] and lines[5] == str(sorted([*TASKS, "match"]))
 
 
 # lmms-eval -----------------------------------------------------------------------------------------------------------

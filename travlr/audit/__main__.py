@@ -8,7 +8,8 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from travlr.audit.checks import Check, audit
+from travlr.audit.checks import audit
+from travlr.audit.corpus import Check
 from travlr.baselines import RuleScore, dataset_baselines, format_scores
 from travlr.settings import run_command
 from travlr.tasks import add_task_option

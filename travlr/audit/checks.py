@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from render.png import decode
 from render.text import CAPTION_STYLES
+from travlr.audit.corpus import Check, check_corpus
 from travlr.audit.rows import ROW_CHECKS, Rules, examine_row, thing
 from travlr.audit.shortcuts import ABOUT, QUERY, TOTAL, UNAVOIDABLE
 from travlr.formats.columns import content_digest, read_shard, report_damage, rows_digest, scene_of
@@ -29,16 +30,6 @@ from travlr.workers import Progress, run_in_processes
 BOUND, Z = 0.51, 3.0902  # a rule fails where the lower 99.9 % bound of its accuracy lies above BOUND
 GENERATED = "generated again"  # the check that compares rows with those that the generator makes
 COMPRESSED = "compressed otherwise"  # pictures with the same pixels in other bytes
-
-
-@dataclass(frozen=True)
-class Check:
-    """A line of the report. status: ok, FAIL or note. checked: how many rows, files, pairs or texts."""
-
-    name: str
-    status: str
-    checked: int
-    detail: str
 
 
 @dataclass
@@ -71,6 +62,8 @@ def audit(folder: str | os.PathLike[str], workers: int = 0) -> list[Check]:
     """Every check of a dataset. `workers=0` uses every core. Raises `ValueError` where the folder holds no dataset."""
     folder = Path(folder)
     manifest = read_manifest(folder)
+    if manifest.get("corpus"):
+        return check_corpus(folder)
     with report_damage(folder / MANIFEST):
         rules = rules_of(manifest)
     shards, starts = [], Counter[str]()

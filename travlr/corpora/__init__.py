@@ -11,7 +11,8 @@ import json
 import numpy as np
 
 from travlr.corpora.checklist import Checklist
-from travlr.corpora.items import MATCH, CorpusReader
+from travlr.corpora.items import MATCH as MATCH
+from travlr.corpora.items import CorpusReader
 from travlr.corpora.pairs import Pairs
 from travlr.corpora.predicate_noun import PredicateNoun
 from travlr.dataset import Dataset

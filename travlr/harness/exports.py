@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator
 
+from travlr.corpora import is_corpus
 from travlr.dataset import Dataset, open_dataset
 from travlr.files import check_apart, replace_file
 from travlr.harness.lmms import METRICS, OBJECTS, metrics
@@ -43,6 +44,9 @@ def export_dataset(source: Path, folder: Path, export: Export) -> list[str]:
     """Write the files of an export, and return their names. Raises `ValueError` for what cannot be exported."""
     check_apart(source, folder)
     dataset = open_dataset(source)
+    if is_corpus(dataset):  # which has no captions and one split
+        usual = {"setting": ["image"], "split": list(dataset.splits)}
+        export = export.changed(**usual | export.model_dump(exclude_unset=True))
     for split in export.split:
         if split not in dataset.splits or not len(dataset[split]):
             raise ValueError(f"split={split}: {source} has {', '.join(dataset.splits)}")
@@ -70,7 +74,7 @@ Files = Iterator[tuple[str, str]]  # names and texts
 
 def _name(dataset: Dataset, setting: str, split: str) -> str:
     """Such as `travlr_cardinality_image_and_caption_test_ood`."""
-    return f"travlr_{dataset[split][0].task}_{setting.replace('+', '_and_')}_{split}"
+    return f"travlr_{dataset.task}_{setting.replace('+', '_and_')}_{split}"
 
 
 _YAML = """\
@@ -189,6 +193,6 @@ def lmms_eval(dataset: Dataset, export: Export) -> Files:
             digest=json.dumps(dataset.manifest["content_digest"]),
         )
         yield f"{names[-1]}.yaml", text
-    group = f"travlr_{dataset[export.split[0]][0].task}{ending}"
+    group = f"travlr_{dataset.task}{ending}"
     yield f"{group}.yaml", _GROUP.format(group=group, names="\n".join(f"  - {name}" for name in names))
     yield "utils.py", "".join([_UTILS, *(_OF_FORM.format(form=form) for form in FORMS), *_METRIC_LINES])

@@ -34,6 +34,7 @@ from inspect_ai.scorer import Score as InspectScore
 from inspect_ai.solver import TaskState, generate
 
 from travlr.config import check_choice
+from travlr.corpora import MATCH
 from travlr.dataset import Dataset, Example, open_dataset
 from travlr.formats.manifest import has_manifest
 from travlr.harness import records
@@ -153,6 +154,8 @@ def _several(name: str, value: Names, valid: Sequence[str]) -> list[str]:
 
 def find_dataset(task: str, data: str | None) -> Dataset:
     """The dataset of a folder; without one data/TASK, which is generated if it is missing."""
+    if task == MATCH and data is None:
+        raise ValueError("data= is missing: the folder of a corpus, which python -m travlr.convert makes")
     folder = Path(data or f"data/{task}")
     if data is None and not has_manifest(folder):
         from travlr.generate import GenerateArguments, generate_dataset
@@ -166,11 +169,12 @@ def _samples(
 ) -> Iterator[Sample]:
     """Example by example, so that the first samples have all settings and splits."""
     sizes = {split: len(dataset[split]) for split in splits}
+    readers = {split: iter(dataset[split]) for split in splits}
     most = max(sizes.values())
     for number in range(most if examples is None else min(most, examples - examples % 2)):
         for split in splits:
             if number < sizes[split]:
-                example = dataset[split][number]
+                example = next(readers[split])
                 for setting in settings:
                     yield _sample(example, setting, split, form, prompt, dataset.grid)
 
@@ -205,8 +209,8 @@ def _data_uri(picture: bytes) -> str:
 
 def _register(name: str) -> Callable[..., InspectTask]:
     def make(
-        setting: Names = SETTINGS,
-        split: Names = ("test_ind", "test_ood"),
+        setting: Names = ("image",) if name == MATCH else SETTINGS,
+        split: Names = ("test_ind",) if name == MATCH else ("test_ind", "test_ood"),
         form: str = "true_false",
         prompt: str = "direct",
         data: str | None = None,
@@ -222,4 +226,4 @@ def _register(name: str) -> Callable[..., InspectTask]:
     return inspect_task(name=name)(make)
 
 
-tasks = {name: _register(name) for name in TASKS}
+tasks = {name: _register(name) for name in (*TASKS, MATCH)}

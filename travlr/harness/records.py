@@ -26,6 +26,8 @@ _NUMBERED = re.compile(r"(.*-)([0-9]{8})")
 def example_facts(example: Example) -> dict[str, Any]:
     """What scores need of an example. scene: the same for examples that share a scene. couple: the same for the two
     examples of a couple, None where ids are not ours. truth: whether the query is true."""
+    if item := json.loads(example.query_form).get("item"):  # of a corpus: its sentences are about one picture
+        return {"scene": item, "couple": item, "truth": example.answer}
     numbered = _NUMBERED.fullmatch(example.id)
     couple = f"{numbered[1]}{int(numbered[2]) // 2:08d}" if numbered else None
     return {"scene": scene_key(example.scene), "couple": couple, "truth": example.answer}
