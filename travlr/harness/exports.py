@@ -50,6 +50,7 @@ def export_dataset(source: Path, folder: Path, export: Export) -> list[str]:
     for split in export.split:
         if split not in dataset.splits or not len(dataset[split]):
             raise ValueError(f"split={split}: {source} has {', '.join(dataset.splits)}")
+        next(dataset[split].tables("id"))  # raises where the first file is damaged, before anything is written
     if folder.is_dir() and any(folder.iterdir()) and not export.overwrite:
         raise ValueError(f"{folder}: is not empty; name another folder, or give overwrite=true")
     is_new = not folder.exists()
