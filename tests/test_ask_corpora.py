@@ -62,7 +62,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder.parent / "data"
 
 
-def asked(model: str, corpus: Path, runs: Path, **changes: Any) -> tuple[dict[str, Any], list[AnswerRecord]]:
+def ask_about(model: str, corpus: Path, runs: Path, **changes: Any) -> tuple[dict[str, Any], list[AnswerRecord]]:
     """The row of an evaluation, and its answers."""
     (row,) = evaluate(Evaluation(model=model, data=str(corpus), runs=str(runs), **changes), log=lambda _: None)
     return row, read_answers(runs / row["name"])
@@ -81,7 +81,7 @@ def ranked_right(answers: Sequence[AnswerRecord]) -> float:
 
 
 def test_evaluate_asks_a_function_about_a_corpus(corpus: Path, tmp_path: Path) -> None:
-    row, answers = asked("tests.test_ask_corpora:brightness", corpus, tmp_path)
+    row, answers = ask_about("tests.test_ask_corpora:brightness", corpus, tmp_path)
     assert (row["task"], row["test_setting"], row["split"], row["examples"]) == ("match", "image", "test_ind", 72)
     assert row["ranked"] == ranked_right(answers) == 100 and row["both_ranked"] == 100
     right = [(a.score is not None and a.score > 0.5) == (a.answer == "true") for a in answers]
@@ -91,9 +91,9 @@ def test_evaluate_asks_a_function_about_a_corpus(corpus: Path, tmp_path: Path) -
 
 def test_evaluate_shows_blank_and_shuffled_pictures(corpus: Path, tmp_path: Path) -> None:
     name = "tests.test_ask_corpora:brightness"
-    row, answers = asked(name, corpus, tmp_path, style=ShownStyle(image="blank"))
+    row, answers = ask_about(name, corpus, tmp_path, style=ShownStyle(image="blank"))
     assert {a.score for a in answers} == {1.0} and (row["ranked"], row["both_ranked"]) == (0, 0)  # ties are wrong
-    whole, shuffled = asked(name, corpus, tmp_path, style=ShownStyle(image="shuffled"))
+    whole, shuffled = ask_about(name, corpus, tmp_path, style=ShownStyle(image="shuffled"))
     assert 0 < whole["ranked"] < 100
     few = Evaluation(model=name, data=str(corpus), runs=str(tmp_path / "few"), limit=20, style={"image": "shuffled"})
     (row,) = evaluate(few, log=lambda _: None)
@@ -118,7 +118,7 @@ def test_shuffled_pictures_are_those_of_other_items(corpus: Path, monkeypatch: p
 def test_evaluate_asks_clip_about_a_corpus(corpus: Path, tmp_path: Path) -> None:
     library: Any = transformers
     folder = saved("clip", tmp_path / "clip")
-    row, answers = asked(str(folder), corpus, tmp_path / "runs")
+    row, answers = ask_about(str(folder), corpus, tmp_path / "runs")
     assert row["accuracy"] is row["macro_f1"] is row["unparsed"] is None and row["model"] == "clip"
     assert row["ranked"] == pytest.approx(ranked_right(answers)) and row["ranked_low"] <= row["ranked"]
     model, tokenizer = library.CLIPModel.from_pretrained(folder).eval(), library.CLIPTokenizer.from_pretrained(folder)
@@ -144,7 +144,7 @@ def test_a_text_that_is_too_long_is_a_reply_without_an_answer(tmp_path: Path) ->
     ]
     (tmp_path / "source/long.json").write_text(json.dumps(records))
     convert(tmp_path / "source", tmp_path / "data")
-    row, answers = asked(str(saved("clip", tmp_path / "clip")), tmp_path / "data", tmp_path / "runs")
+    row, answers = ask_about(str(saved("clip", tmp_path / "clip")), tmp_path / "data", tmp_path / "runs")
     assert (row["examples"], row["ranked"], row["accuracy"]) == (4, 0, None)
     assert [answer.finish for answer in answers if answer.score is None] == ["refused"] * 2
     assert all("takes 40 tokens" in answer.reply for answer in answers if answer.finish)
@@ -181,7 +181,7 @@ def answer_id(corpus: Path, picture: str, sentence: str) -> str:
 @pytest.mark.parametrize("answers", ["generate", "likelihood"])
 def test_evaluate_asks_a_chat_model_about_a_corpus(answers: str, corpus: Path, tmp_path: Path) -> None:
     tiny_chat.saved("gemma3", tmp_path / "gemma3")
-    row, replies = asked(
+    row, replies = ask_about(
         str(tmp_path / "gemma3"), corpus, tmp_path / "runs", limit=12, answers=answers, max_tokens=4, batch_size=4
     )  # fmt: skip
     assert row["examples"] == 12 and row["unparsed"] is not None
@@ -202,7 +202,7 @@ def test_evaluate_asks_a_server_about_a_corpus(answers: str, corpus: Path, tmp_p
         return "true" if ("red" in text) == (red > blue) else "false"
 
     with ChatServer(respond) as server:
-        row, _ = asked(f"{server.url}#tiny", corpus, tmp_path, answers=answers)
+        row, _ = ask_about(f"{server.url}#tiny", corpus, tmp_path, answers=answers)
     assert (row["accuracy"], row["ranked"], row["both_ranked"], row["couples_right"]) == (100, 100, 100, None)
 
 
@@ -244,5 +244,5 @@ def test_evaluate_names_what_a_corpus_or_a_matcher_lacks(
     changes: dict[str, Any], setting: str, corpus: Path, tmp_path: Path
 ) -> None:
     with pytest.raises(ValueError, match=setting) as error:
-        asked("tests.test_ask_corpora:brightness", corpus, tmp_path, **changes)
+        ask_about("tests.test_ask_corpora:brightness", corpus, tmp_path, **changes)
     assert "\n" not in str(error.value)

@@ -56,7 +56,7 @@ def chat(
     return saved
 
 
-def asked() -> list[Request]:
+def make_requests() -> list[Request]:
     """Every picture with every sentence."""
     requests = []
     for number, picture in enumerate(pictures()):
@@ -76,7 +76,7 @@ def model_of(folder: Path, **settings: Any) -> ChatModel:
 
 
 def scores_of(model: ChatModel) -> dict[str, float]:
-    return {request.id: float(reply.score or 0.0) for request, reply in model.replies(asked())}
+    return {request.id: float(reply.score or 0.0) for request, reply in model.replies(make_requests())}
 
 
 def official_score(processor: Any, model: Any, request: Request) -> float:
@@ -103,7 +103,7 @@ def test_scores_are_those_of_the_official_path(kind: str, chat: Saved) -> None:
     processor = models_of.AutoProcessor.from_pretrained(folder)
     processor.image_processor = models_of.AutoImageProcessor.from_pretrained(folder, backend="pil")
     model = models_of.AutoModelForImageTextToText.from_pretrained(folder).eval()
-    expected = {request.id: official_score(processor, model, request) for request in asked()}
+    expected = {request.id: official_score(processor, model, request) for request in make_requests()}
     assert scores == pytest.approx(expected, abs=5e-5)
     assert np.ptp(list(scores.values())) > 0.05  # of pictures and sentences, not constant
 

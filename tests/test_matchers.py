@@ -38,8 +38,8 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 def crossed() -> tuple[list[Image.Image], list[str]]:
     """Every picture with every sentence."""
-    seen = pictures()
-    return [image for image in seen for _ in TEXTS], TEXTS * len(seen)
+    images = pictures()
+    return [image for image in images for _ in TEXTS], TEXTS * len(images)
 
 
 # Direct calls, as the documentation of `transformers` shows them ----------------------------------------------------
@@ -106,8 +106,8 @@ def test_the_size_of_a_batch_and_the_neighbours_decide_nothing(
     single = one(images, texts)
     near = 2e-6 * max(1.0, np.abs(scores).max())  # log-odds near 0 are differences of logits as large as any
     np.testing.assert_allclose(single, scores, atol=near, rtol=1e-5)
-    of_pictures = [found.reshape(-1, len(TEXTS)) for found in (single, scores)]
-    first, second = (found[:, :, None] > found[:, None, :] for found in of_pictures)
+    of_pictures = [values.reshape(-1, len(TEXTS)) for values in (single, scores)]
+    first, second = (values[:, :, None] > values[:, None, :] for values in of_pictures)
     assert (first == second).all()  # which of any two sentences fits a picture better
     alone = [many([image], [text])[0] for image, text in zip(images[::7], texts[::7], strict=True)]
     np.testing.assert_allclose(alone, scores[::7], atol=near, rtol=1e-5)
@@ -212,9 +212,9 @@ def test_weights_without_a_place_are_refused_and_other_heads_left_out(folders: d
         weights["mlm_score.bias"] = torch.zeros(4)
 
     refused("CLIPModel .*1 of its weights.*layers.2.mlp.fc1.bias", changed(folders["clip"], tmp_path / "deep", deeper))
-    kept = load_matcher(changed(folders["clip"], tmp_path / "headed", headed), device="cpu")
+    headless = load_matcher(changed(folders["clip"], tmp_path / "headed", headed), device="cpu")
     images, texts = crossed()
-    assert (kept(images, texts) == load_matcher(str(folders["clip"]), device="cpu")(images, texts)).all()
+    assert (headless(images, texts) == load_matcher(str(folders["clip"]), device="cpu")(images, texts)).all()
 
 
 class Hostile:
@@ -317,8 +317,8 @@ def test_words_have_the_tokens_that_spell_them(kind: str, folders: dict[str, Pat
     tokenizer = models_of.AutoTokenizer.from_pretrained(folders[kind])
     text = "a red circle, is above: the star"
     ids = tokenizer(text)["input_ids"]
-    found = words_of(tokenizer, text)
-    assert [word for word, _ in found] == ["a", "red", "circle", "is", "above", "the", "star"]
-    for word, places in found:
+    words = words_of(tokenizer, text)
+    assert [word for word, _ in words] == ["a", "red", "circle", "is", "above", "the", "star"]
+    for word, places in words:
         spelled = "".join(tokenizer.convert_ids_to_tokens([ids[place] for place in places]))
         assert spelled.replace("</w>", "").replace("Ġ", "") == word

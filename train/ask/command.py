@@ -13,8 +13,9 @@ from travlr.settings import help_lines, hydra_command
 HELP = """\
 python evaluate.py model=MODEL [NAME=VALUE ...]
 
-Ask a model about a dataset without training it: from images, from captions, and from both. Every reply is saved as it
-arrives; after an interruption, the same command asks what is missing. Settings and their defaults:
+Ask a model about a dataset without training it: a chat model, a server, a finished run, or a matcher such as CLIP, from
+images, from captions, and from both. Every reply is saved as it arrives; after an interruption, the same command asks
+what is missing. Settings and their defaults:
 
 {settings}
 
@@ -23,6 +24,8 @@ examples
   python evaluate.py model=Qwen/Qwen3-VL-2B-Instruct task=spatiality setting=image form=read limit=100
   python evaluate.py server=http://localhost:8000/v1 model=NAME task=quantifiers prompt=reason
   python evaluate.py model=runs/uniter-caption-cardinality-s0-1a2b3c4d data=data/strict limit=null
+  python evaluate.py model=openai/clip-vit-base-patch32 data=data/vl-checklist limit=null
+  python evaluate.py model=my_module:my_score data=data/vl-checklist style.image=blank
 """
 DEFAULTS = Evaluation(model="NAME")
 

@@ -37,7 +37,7 @@ from travlr.workers import Progress
 def evaluate(config: Evaluation, log: Log = print, matcher: ScoreFunction | None = None) -> list[Row]:
     """Ask a model about a dataset, and score its replies: one row for each setting and split.
 
-    matcher: a function to ask, known by `config.model`, in place of a model that has this name.
+    matcher: a function to ask in place of the model that `config.model` names; that is then its name in results.
     Replies of earlier calls with the same settings are used again. Raises `ValueError`, in one line, for every failure;
     the replies until then are saved.
     """
@@ -248,7 +248,7 @@ def result_rows(config: Evaluation, resolved: dict[str, Any], examples: ShownExa
         **{name: resolved[name] for name in ("origin", "weights")},
         **{name: getattr(config, name) for name in ("form", "prompt", "answers")},
         **provenance(),
-        **({} if is_local else {"hardware": None}),  # that of a server is not known
+        **({} if is_local else {"hardware": None}),  # of a server, nobody says it
     }
     rows = []
     has_rules = config.form == "true_false" and not examples.is_corpus

@@ -56,7 +56,8 @@ def evaluation_table(folder: Path, rows: Sequence[Row]) -> str:
     first = rows[0]
     splits = list(dict.fromkeys(str(row["split"]) for row in rows))
     settings = list(dict.fromkeys(str(row["test_setting"]) for row in rows))
-    lines = [f"{first['model']} on {first['task']} ({how_asked(first)}), {first['origin']}"]
+    about = json.loads(first["config"]).get("corpus") or first["task"]
+    lines = [f"{first['model']} on {about} ({how_asked(first)}), {first['origin']}"]
     lines += [first["hardware"]] if first["hardware"] else []
     for split in splits:
         of_split = {row["test_setting"]: row for row in rows if row["split"] == split}

@@ -21,7 +21,7 @@ from train.fingerprint import checkpoint_digest
 from travlr.files import path_digest
 from travlr.plugins import import_name, is_import
 
-PUBLISHED = ("visualbert", "uniter", "lxmert", "albef")  # named as KIND:CHECKPOINT
+PUBLISHED = ("visualbert", "uniter", "lxmert", "albef")  # each as KIND:CHECKPOINT
 
 OTHER_NAMES = ", runs/NAME, KIND:CHECKPOINT, MODULE:FUNCTION or a NAME with server="  # beside hub ids and folders
 
