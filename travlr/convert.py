@@ -110,7 +110,8 @@ def main(arguments: list[str]) -> int:
         print(f"{options.folder}: {', '.join(names)}")
     elif "format" not in values and (kind := kind_of(options.source)):
         manifest = convert_corpus(options.source, options.folder, kind, KINDS[kind](**values))
-        print(*manifest["corpus"]["notes"], sep="\n")
+        for note in manifest["corpus"]["notes"]:
+            print(note)
         print_summary(str(options.folder), manifest)
     else:
         settings = Conversion(**values)
