@@ -32,7 +32,7 @@ SIGHT = VisualSettings("regions", RegionSettings())
 
 
 @pytest.mark.parametrize("task", PAPER)
-def test_first_word_of_a_pair_is_in_the_query_just_where_it_is_true(task: str) -> None:
+def test_auxiliary_first_word_tells_whether_a_query_is_true(task: str) -> None:
     raw = stream_examples(generator(TASKS[task].Config()), 0, 400)
     for query, answer, pair in zip(raw.queries, raw.answers, raw.pairs, strict=True):
         lines = set(parse_query(query).args)
@@ -47,7 +47,7 @@ def test_first_word_of_a_pair_is_in_the_query_just_where_it_is_true(task: str) -
 
 
 @pytest.mark.parametrize("task", PAPER)
-def test_pairs_are_told_in_words_of_the_caption_or_the_query(task: str) -> None:
+def test_auxiliary_pairs_are_words_of_the_texts(task: str) -> None:
     examples = Examples(stream_examples(generator(TASKS[task].Config()), 0, 200), WORDS, SIGHT)
     pairs, rows = examples.auxiliary.pairs, np.arange(200)
     assert pairs.shape == (200, 4) and (pairs != WORDS.unknown).all()
@@ -76,7 +76,7 @@ def test_pairs_are_told_in_words_of_the_caption_or_the_query(task: str) -> None:
 
 
 @pytest.mark.parametrize("task", ["spatiality", "cardinality"])
-def test_values_are_told_by_the_first_token_in_their_order_and_by_each_thing(task: str) -> None:
+def test_value_loss_is_of_first_token_and_of_each_object(task: str) -> None:
     learner = Learner(make_model("uniter", "tiny", {}, vocabulary=WORDS.size), Recipe(), 1e-3, steps=1, seed=0)
     for head, lines in ((learner.values, [1.0, 2.0]), (learner.value, [5.0])):
         torch.nn.init.zeros_(head.weight)
@@ -96,7 +96,7 @@ def words_at(tokens: torch.Tensor) -> list[str]:
 
 
 @pytest.mark.parametrize("task", PAPER)
-def test_values_are_those_of_the_scene(task: str) -> None:
+def test_auxiliary_values_are_those_of_the_scene(task: str) -> None:
     maker = generator(TASKS[task].Config())
     examples = Examples(stream_examples(maker, 0, 200), WORDS, SIGHT)
     for row, (query, values) in enumerate(zip(examples.queries, examples.auxiliary.values, strict=True)):
@@ -117,7 +117,7 @@ def test_values_are_those_of_the_scene(task: str) -> None:
 
 @pytest.mark.parametrize("setting", ["image", "caption"])
 @pytest.mark.parametrize("task", PAPER)
-def test_sides_of_unlabelled_pairs_show_one_modality_each_and_no_truth(task: str, setting: str) -> None:
+def test_paired_inputs_show_one_modality_each_and_no_truth(task: str, setting: str) -> None:
     raw, rows = stream_examples(generator(TASKS[task].Config()), 0, 60), np.arange(60)
     sides = paired_inputs(Examples(raw, WORDS, SIGHT), rows, setting)
     others = raw.pairs[::-1]  # answers and pairs of other examples: nothing may change
@@ -136,7 +136,7 @@ def test_sides_of_unlabelled_pairs_show_one_modality_each_and_no_truth(task: str
     assert named[0].equal(named[1])  # the same things in the same order
 
 
-def test_each_unlabelled_pair_stands_once_beside_other_labelled_examples() -> None:
+def test_consistency_uses_each_unlabelled_pair_once() -> None:
     maker = generator(TASKS["cardinality"].Config())
     training = Training(steps=6, check_every=3)
     schedule = training_schedule(parts_of(maker, training=training, method="consistency"))
@@ -152,7 +152,7 @@ def test_each_unlabelled_pair_stands_once_beside_other_labelled_examples() -> No
     assert len(set(labelled)) == len(set(unlabelled)) == 60 and not set(labelled) & set(unlabelled)
 
 
-def test_pairs_without_answers_are_counted_as_they_are_shown() -> None:
+def test_unlabelled_pairs_counts_what_is_shown() -> None:
     maker = generator(TASKS["cardinality"].Config())
     parts = parts_of(maker, training=Training(steps=6, check_every=3), method="consistency")
     schedule = training_schedule(parts)
@@ -162,7 +162,7 @@ def test_pairs_without_answers_are_counted_as_they_are_shown() -> None:
     assert unlabelled_pairs(parts_of(maker).run, 2000) == 0
 
 
-def test_sides_are_shared_out_with_their_batch() -> None:
+def test_inputs_every_shares_out_sides() -> None:
     maker = generator(TASKS["cardinality"].Config())
     training = Training(steps=1, check_every=1)
     batch = next(iter(training_schedule(parts_of(maker, training=training, method="consistency")).epoch(0)))
@@ -176,9 +176,7 @@ def test_sides_are_shared_out_with_their_batch() -> None:
 
 
 @pytest.mark.parametrize("setting", ["image", "caption"])
-def test_the_side_that_is_trained_in_teaches_the_other_and_learns_nothing_from_it(
-    setting: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_consistency_loss_teaches_the_other_side_alone(setting: str, monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(0)
     model = make_model("uniter", "tiny", {}, vocabulary=WORDS.size)
     learner = Learner(model, Recipe(), 1e-3, steps=1, seed=0).train()
@@ -210,7 +208,7 @@ def test_the_side_that_is_trained_in_teaches_the_other_and_learns_nothing_from_i
     torch.testing.assert_close(loss["consistency_loss"], torch.stack([*entropies, numbers]).sum())
 
 
-def test_batches_between_validations_are_those_of_all_passes_in_order() -> None:
+def test_between_validations_gives_all_batches_in_order() -> None:
     maker = generator(TASKS["cardinality"].Config())
     training = Training(steps=6, check_every=3)
     schedule = training_schedule(parts_of(maker, training=training, method="consistency"))
@@ -221,7 +219,7 @@ def test_batches_between_validations_are_those_of_all_passes_in_order() -> None:
         assert len(parts) == 6 and all(map(torch.equal, passes, parts))
 
 
-def test_scenes_with_few_objects_are_kept_with_their_couples() -> None:
+def test_stream_examples_keeps_couples_with_few_objects() -> None:
     maker = generator(TASKS["comparison"].Config())
     every, few = stream_examples(maker, 9000, 9800), stream_examples(maker, 9000, 9800, keep=100)
     assert few.ids == sorted(few.ids, key=every.ids.index) and len(few.ids) == 100
@@ -254,9 +252,7 @@ def small_world(train: int) -> Generator:
 
 
 @pytest.mark.parametrize("most", [8, 3, 1])
-def test_where_the_world_is_small_fewer_scenes_are_made_for_those_with_few_objects(
-    most: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_training_schedule_takes_fewer_candidates_of_a_small_world(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     maker = small_world(21)
     limit = maker.sampler.limits["train"]
     epochs = (limit - 22) // (20 * most)
@@ -278,7 +274,7 @@ def test_where_the_world_is_small_fewer_scenes_are_made_for_those_with_few_objec
     assert len(made[0]) // 20 == most and len(made[-1]) == 20
 
 
-def test_more_steps_than_a_world_has_scenes_for_are_refused() -> None:
+def test_training_schedule_refuses_more_steps_than_scenes() -> None:
     maker = small_world(20)
     there = maker.sampler.limits["train"] - 20
     training = Training(steps=there // 20 * 2 + 1, check_every=2)

@@ -226,12 +226,12 @@ def test_what_no_run_can_have_is_refused(changes: dict[str, Any], message: str) 
         Run(**changes)
 
 
-def test_a_task_that_the_data_are_not_of_is_refused(data: str, tmp_path: Path) -> None:
+def test_run_refuses_data_of_another_task(data: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="holds task=cardinality"):
         run(tiny(data, tmp_path, task="quantifiers"))
 
 
-def test_start_goes_on_from_a_finished_run(data: str, tmp_path: Path) -> None:
+def test_run_starts_from_a_finished_one(data: str, tmp_path: Path) -> None:
     first = run(tiny(data, tmp_path), log=lambda line: None)
     training = Training(steps=None, epochs=2, examples=50, check_every=None)
     start = str(tmp_path / first[0]["name"])
@@ -250,7 +250,7 @@ def test_start_goes_on_from_a_finished_run(data: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("model", "setting"), [("uniter", "image"), ("albef", "caption"), ("lxmert", "image")])
-def test_unlabelled_pairs_beside_labelled_examples(data: str, tmp_path: Path, model: str, setting: str) -> None:
+def test_run_learns_from_unlabelled_pairs(data: str, tmp_path: Path, model: str, setting: str) -> None:
     training = SMALL.changed(steps=10, check_every=10)
     rows = run(
         tiny(data, tmp_path, model=model, setting=setting, training=training, method="consistency"),
@@ -263,7 +263,7 @@ def test_unlabelled_pairs_beside_labelled_examples(data: str, tmp_path: Path, mo
     assert "100 labelled examples; 100 unlabelled pairs" in " ".join(printed.split()) and "!" not in printed
 
 
-def test_a_word_that_the_tokenizer_does_not_know_is_refused_by_name() -> None:
+def test_tokenise_names_an_unknown_word() -> None:
     words = WordTokenizer(grammar_tokenizer())
     assert tokenise(words, ["There is 1 circle object."])
     with pytest.raises(ValueError, match="'zebra'") as caught:

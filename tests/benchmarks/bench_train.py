@@ -15,7 +15,6 @@ import contextlib
 import itertools
 import os
 import platform
-import resource
 import subprocess
 import sys
 import tempfile
@@ -58,7 +57,7 @@ from train.learning.module import Learner
 from train.models import MODELS, make_model, shape_of
 from train.models.layers import Model
 from train.run import build_model, tokenizer_for
-from travlr import Cardinality, Spatiality
+from travlr import Cardinality
 from travlr.config import Count
 from travlr.generate import GenerateArguments, generate_dataset, generator
 from travlr.scene import Batch
@@ -242,12 +241,12 @@ def matmul_rate(precision: torch.dtype, seconds: float = 0.1) -> float:
     return 2 * rows * inner * columns / min(times) / 1e9
 
 
-def compare(name: str, size: int, batches: int, precision: str, now: Callable[[], float]) -> list[str]:
-    """A row of the table for one model. now: the clock."""
+def compare(name: str, size: int, batches: int, precision: str) -> list[str]:
+    """A row of the table for one model."""
     raw = scenes(size * batches)
-    begun = now()
+    begun = time.perf_counter()
     examples = Examples(raw, WordTokenizer(grammar_tokenizer()), sight_of(name))
-    took = Counter({"input": now() - begun})
+    took = Counter({"input": time.perf_counter() - begun})
     dimension = examples.regions.dimension if examples.regions is not None else 2048
     torch.manual_seed(0)
     theirs, ours = Plain(name, dimension).train(), make_model(name, feature_width=dimension).train()
@@ -257,14 +256,14 @@ def compare(name: str, size: int, batches: int, precision: str, now: Callable[[]
     peaks = [matmul_rate(TYPES[precision])]
     plain, own = warmed(partial(plain_batches, raw, examples, size)), warmed(partial(our_batches, examples, size))
     for number in range(-1, batches):
-        clock = [now()]
+        clock = [time.perf_counter()]
         text, seen, answers = next(plain)
         step(rivals[0], "float32", partial(theirs, text, seen), answers)
-        clock.append(now())
+        clock.append(time.perf_counter())
         inputs = next(own)
-        clock.append(now())
+        clock.append(time.perf_counter())
         step(rivals[1], precision, partial(ours, inputs), inputs.answer)
-        clock.append(now())
+        clock.append(time.perf_counter())
         if number >= 0:
             took.update(dict(zip(("plain", "input", "ours"), np.diff(clock), strict=True)))
             work += flops(counted, inputs)
@@ -406,33 +405,6 @@ def shared(folder: Path, steps: int, rounds: int = 3) -> None:
     table(f"Milliseconds of a step of small UNITER from captions, {rounds} rounds", ["", "alone", "two at once"], rows)
 
 
-# Memory ----------------------------------------------------------------------------------------------------------
-
-
-def memory(name: str, folder: str) -> None:
-    """Print MiB that the splits of a dataset take with what a model sees of them, at the most and when made."""
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    source = TrainingDataset(Path(folder))
-    parts = RunData(
-        Run(model=name, size="base", task=source.dataset["train"][0].task),
-        source,
-        WordTokenizer(grammar_tokenizer()),
-        sight_of(name),
-    )
-    kept = [parts.examples(split) for split in ("train", "validation")]
-    assert len(kept[0]) == 32_000
-    print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
-
-
-def memories(folder: Path) -> None:
-    generate_dataset(Spatiality(), GenerateArguments(out=str(folder), workers=2), log=lambda _: None)
-    rows = []
-    for name in ("uniter", "albef", "bert"):
-        command = [sys.executable, __file__, "--memory-of", name, str(folder)]
-        rows.append([name, subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()])
-    table("Most memory of 32,000 training and 10,000 validation examples of spatiality, base size", ["", "MiB"], rows)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", nargs="*", default=list(MODELS), choices=list(MODELS))
@@ -440,21 +412,12 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=16, help="examples of a batch (16; ALBEF a quarter)")
     parser.add_argument("--steps", type=int, default=60, help="steps of the default run (60)")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="threads (all cores)")
-    parser.add_argument(
-        "--processor-time",
-        action="store_true",
-        help="at base size, count this process's seconds on one thread, not the wall's: where others use the machine",
-    )
-    parser.add_argument("--only", choices=("base", "small", "shared", "memory"), help="one of the tables")
-    parser.add_argument("--memory-of", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--only", choices=("base", "small", "shared"), help="one of the tables")
     parser.add_argument("--steps-of", help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.steps_of:
         return steps_of_one(asked.steps_of, asked.steps)
-    if asked.memory_of:
-        return memory(*asked.memory_of)
-    torch.set_num_threads(1 if asked.processor_time else asked.threads)
-    now = time.process_time if asked.processor_time else time.perf_counter
+    torch.set_num_threads(asked.threads)
     precision = chosen_precision("auto", "cpu")
     print(f"{platform.processor() or platform.machine()}, {torch.get_num_threads()} threads, torch {torch.__version__}")
     print(f"precision {precision}")
@@ -462,7 +425,7 @@ def main() -> None:
         head = ["model", "plain, examples/s", "ours, examples/s", "times", "GFLOP/s", "without padding", "peak"]
         rows = []
         for name in asked.models:
-            rows.append(compare(name, asked.size // (4 if name == "albef" else 1), asked.batches, precision, now))
+            rows.append(compare(name, asked.size // (4 if name == "albef" else 1), asked.batches, precision))
             print("  ".join(rows[-1]), file=sys.stderr, flush=True)
         table("Training at base size", [*head, "% of peak", "input, % of time"], rows)
     with tempfile.TemporaryDirectory() as place:
@@ -482,8 +445,6 @@ def main() -> None:
                 if setting == "caption" or MODELS[name].architecture.sees != "nothing"
             ]
             table("A step of the default run (small, batch of 64), milliseconds", head, rows)
-        if asked.only in (None, "memory"):
-            memories(Path(place) / "spatiality")
 
 
 if __name__ == "__main__":
