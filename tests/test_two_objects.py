@@ -161,6 +161,22 @@ def test_oracle_answers_every_form_of_two_objects(name: str) -> None:
             assert parse(oracle.answer(text, None), question) == question.answer, text
 
 
+@pytest.mark.parametrize("name", ["attribute", "binding"])
+def test_open_questions_take_their_answers_in_several_wordings_and_show_nothing_of_the_scene(name: str) -> None:
+    requests: dict[str, set[str]] = {}
+    for example in examples(name, "test_ind"):
+        question = make_question(example, "open")
+        right, wrong = question.answer, next(word for word in question.wordings if word != question.answer)
+        for frame in ("{}", "It is {}.", "Answer: {}", "**{}**", "The {}."):
+            assert parse(frame.format(right), question) == right and parse(frame.format(wrong), question) == wrong
+        for wording in question.wordings[right]:
+            assert parse(f"The {wording}.", question) == right
+        assert parse(f"{right} or {wrong}", question) is None and parse("I see a picture.", question) is None
+        (message,) = messages(question, example, "image")
+        requests.setdefault(example.query, set()).add(message["content"][-1]["text"])
+    assert all(len(texts) == 1 for texts in requests.values())
+
+
 @pytest.mark.parametrize("name", ["attribute", "relation", "binding"])
 def test_auxiliary_words_begin_with_that_of_true_queries(name: str) -> None:
     some = examples(name, "train")

@@ -75,12 +75,13 @@ class AttributeTask(TwoObjectTask):
     def alternatives(scene: Scene, shape: str, value: str) -> list[Arguments]:
         """The colours that the scene shows, or both sizes."""
         right = _value_of(scene, shape, value)
-        others = [word for word in _values_in(scene, value) if word != right][: OPTIONS - 1]
+        values = EXTREMES if value in EXTREMES else sorted({o.colour for o in scene})
+        others = [word for word in values if word != right][: OPTIONS - 1]
         return [{"shape": shape, "value": word} for word in sorted((right, *others))]
 
     @staticmethod
     def open_question(scene: Scene, shape: str, value: str) -> OpenQuestion:
-        values = _values_in(scene, value)
+        values = EXTREMES if value in EXTREMES else COLOURS  # and not those of the scene: the request names them
         wordings = {word: (word, f"{shape} is {word}", f"{word} {shape}") for word in values}
         text = f"Is the {shape} small or large?" if value in EXTREMES else f"What colour is the {shape}?"
         return OpenQuestion(text, _value_of(scene, shape, value), wordings)
@@ -105,7 +106,3 @@ def _value_of(scene: Scene, shape: str, value: str) -> str:
     """The colour of the only object with a shape; or its size, where the value is one."""
     o = only_object(scene, shape)
     return o.size if value in EXTREMES else o.colour
-
-
-def _values_in(scene: Scene, value: str) -> list[str]:
-    return list(EXTREMES) if value in EXTREMES else sorted({o.colour for o in scene})
