@@ -6,13 +6,15 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from analysis.frames import Runs
+from analysis.frames import Runs, left_out
 from train.results.columns import in_order
+from travlr.baselines import dataset_baselines
 from travlr.corpora.items import MATCH
 from travlr.tasks import TASKS
 
 MODALITIES = {"image": "pictures", "caption": "captions"}
 MOST = 12  # sentences
+WITHOUT_PICTURE = {"blank": "with blank pictures", "shuffled": "with pictures of other items"}
 
 
 def judge(runs: Runs) -> list[str]:
@@ -20,7 +22,7 @@ def judge(runs: Runs) -> list[str]:
     lines = [
         *_judge_trainings(runs.trainings),
         *_judge_evaluations(runs.evaluations),
-        *_judge_corpora(runs.evaluations),
+        *_judge_corpora(runs),
     ]
     others = len(lines) - MOST
     return lines if others <= 0 else [*lines[:MOST], f"{others:,} more are in the tables below."]
@@ -76,17 +78,32 @@ def _judge_evaluations(results: pd.DataFrame) -> Iterator[str]:
         yield f"{model} ({form}) on {task}, {split}: {' and '.join(texts)}{gap}; above {level} from {over}."
 
 
-def _judge_corpora(results: pd.DataFrame) -> Iterator[str]:
-    """Of each model and corpus: how often the true sentences score higher, beside what a blank picture gives."""
+def _judge_corpora(runs: Runs) -> Iterator[str]:
+    """Of each model and corpus: how often the true sentences score higher, and whether a coin, a rule that reads the
+    words alone, or the model itself without its pictures ranks as many."""
+    results = runs.evaluations
     results = results[(results["task"] == MATCH) & results["ranked"].notna()]
-    blank = results[results["image_style"] == "blank"]
-    for row in results[~results["image_style"].isin(["blank", "shuffled"])].to_dict("records"):
-        same = blank[(blank["dataset"] == row["dataset"]) & (blank["model"] == row["model"])]["ranked"]
-        beside = f", {same.iloc[0]:.1f} % with a blank picture" if len(same) else ""
-        over = "the picture" if row["ranked_low"] > max([50.0, *same]) else "no more than a coin or the words alone"
+    other = results[results["image_style"].isin(list(WITHOUT_PICTURE))]
+    for row in results.drop(other.index).to_dict("records"):
+        levels = {"a coin": 50.0} | _words_alone(runs, row["dataset"])
+        same = other[(other["dataset"] == row["dataset"]) & (other["model"] == row["model"])]
+        levels |= {WITHOUT_PICTURE[one["image_style"]]: one["ranked"] for one in same.to_dict("records")}
+        best = max(levels, key=levels.__getitem__)
+        over = "the picture" if row["ranked_low"] > levels[best] else f"not more than {best}"
         ends = f"[{row['ranked_low']:.1f}, {row['ranked_high']:.1f}]"
+        beside = ", ".join(f"{name} {level:.1f}" for name, level in levels.items())
         name = row.get("corpus") or "a corpus"
-        yield f"{row['model']} on {name}: {row['ranked']:.1f} % of items ranked right {ends}{beside}: {over}."
+        yield f"{row['model']} on {name}: {row['ranked']:.1f} % of items ranked right {ends} ({beside}): {over}."
+
+
+def _words_alone(runs: Runs, digest: str) -> dict[str, float]:
+    """The best rule that reads the sentences of a corpus alone; empty where the corpus is not there."""
+    if digest not in runs.datasets:
+        return {}
+    with left_out(runs.skipped, "blind rules: "):
+        rules = dataset_baselines(runs.datasets[digest].folder)
+        return {"the words alone": max(rule.accuracy for rule in rules if not rule.axis)}
+    return {}
 
 
 def _listed(words: list[str]) -> str:

@@ -223,7 +223,7 @@ def test_verdict_names_gap_and_ranked_items(grid: Path) -> None:
     lines = judge(read_runs(grid))
     (asked,) = (line for line in lines if line.startswith("chat (true_false) on cardinality"))
     assert "+40.0 points" in asked and "above chance" in asked and "captions" in asked
-    assert any("Animals" in line and "90.0 %" in line for line in lines)
+    assert any("Animals" in line and "90.0 %" in line and "the words alone" in line for line in lines)
 
 
 def test_one_run_of_each_model_and_setting_is_drawn() -> None:
