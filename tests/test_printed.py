@@ -22,7 +22,7 @@ def row(tested: str, split: str, macro_f1: float, above: bool | None = None, **c
     return dict.fromkeys(RESULT_COLUMNS) | columns | filled | {k: v for k, v in changed.items() if k in RESULT_COLUMNS}
 
 
-def test_the_table_of_a_run_says_what_was_measured(tmp_path: Path) -> None:
+def test_transfer_table_says_what_was_measured(tmp_path: Path) -> None:
     rows = read_results(run(tmp_path))
     text = transfer_table(rows)
     lines = text.splitlines()
@@ -38,7 +38,7 @@ def test_the_table_of_a_run_says_what_was_measured(tmp_path: Path) -> None:
     assert "by the pair's first item: circle" in text and "p < 0.01" in text
 
 
-def test_a_table_never_rounds_up_to_100_and_leaves_empty_what_is_not_known() -> None:
+def test_transfer_table_never_rounds_up_to_100() -> None:
     text = transfer_table([row("caption", "test_ood", 99.997), row("image", "test_ind", 100.0, weights=None)])
     caption = next(line for line in text.splitlines() if line.startswith("caption (own)"))
     assert caption.split() == ["caption", "(own)", "99.99*"]
@@ -61,7 +61,7 @@ def grid_line(text: str, *words: str) -> str:
     return next(line for line in text.splitlines() if all(word in line for word in words))
 
 
-def test_a_grid_averages_converged_seeds_alone() -> None:
+def test_grid_table_averages_converged_seeds() -> None:
     text = grid_table(three_seeds([90, 80, 50], [50, 52, 10]))
     assert grid_line(text, "cardinality", "uniter").split("[1]")[1].split() == [
         "49.00", "(-2.00)", "83.00*(-2.00)", "2", "of", "3",
@@ -70,14 +70,14 @@ def test_a_grid_averages_converged_seeds_alone() -> None:
     assert "[1] from random weights" in text and "a computer" in text
 
 
-def test_a_grid_averages_all_seeds_where_none_has_converged() -> None:
+def test_grid_table_averages_all_seeds_where_none_converged() -> None:
     text = grid_table(three_seeds([50, 40, 51], [50, 52, 54]))
     assert grid_line(text, "cardinality", "uniter").split("[1]")[1].split() == [
         "50.00", "(-2.00)", "45.00", "(-2.00)", "0", "of", "3",
     ]  # fmt: skip
 
 
-def test_what_had_no_answers_is_counted_apart() -> None:
+def test_tables_count_unlabelled_examples_apart() -> None:
     counts: dict[str, Any] = {"train_examples": 128_000, "unlabelled_examples": 31_500}
     for table in (
         transfer_table([row("caption", "test_ood", 90.0, **counts)]),
@@ -90,7 +90,7 @@ def test_what_had_no_answers_is_counted_apart() -> None:
         assert "128,000 training examples" in words and "unlabelled" not in words
 
 
-def test_long_names_and_scores_fit_a_grid_of_100_columns() -> None:
+def test_grid_table_fits_100_columns() -> None:
     rows = three_seeds([100] * 12, [100] * 12) + three_seeds([100], [0], model="visualbert_controlled", size="small")
     lines = grid_table(rows).splitlines()
     assert max(map(len, lines)) <= 100
@@ -98,17 +98,17 @@ def test_long_names_and_scores_fit_a_grid_of_100_columns() -> None:
     assert starts == {lines[1].index("caption"), lines[1].index("image")}
 
 
-def test_a_mark_in_a_grid_needs_every_run_above_random() -> None:
+def test_grid_table_marks_cells_with_every_run_above_random() -> None:
     cell = grid_line(grid_table(three_seeds([90, 80, 70], [90, 90, 40])), "uniter").split("[1]")[1]
     assert cell.split()[:2] == ["71.33", "(-2.00)"]
 
 
-def test_a_grid_leaves_a_cell_empty_where_a_run_was_not_tested() -> None:
+def test_grid_table_leaves_untested_cells_empty() -> None:
     rows = [r for r in three_seeds([90, 80], [50, 52]) if not (r["seed"] == 1 and r["test_setting"] == "image")]
     assert grid_line(grid_table(rows), "uniter").split("[1]")[1].split() == ["83.00*(-2.00)", "2", "of", "2"]
 
 
-def test_a_grid_keeps_apart_runs_that_differ_in_more_than_the_seed() -> None:
+def test_grid_table_averages_over_seeds_only() -> None:
     rows = three_seeds([90, 80], [50, 52]) + three_seeds([60, 62], [50, 52], rate=1e-4)
     lines = [line for line in grid_table(rows).splitlines() if line.startswith("cardinality")]
     assert [line.split("]")[1].split()[-4] for line in lines] in (
@@ -118,14 +118,14 @@ def test_a_grid_keeps_apart_runs_that_differ_in_more_than_the_seed() -> None:
     assert "; rate=0.0001" in grid_table(rows) and grid_table(rows).count("; rate=") == 2
 
 
-def test_a_grid_has_a_part_for_each_training_setting_and_a_note_for_each_origin() -> None:
+def test_grid_table_has_a_part_for_each_setting() -> None:
     rows = three_seeds([90], [50]) + three_seeds([95], [50], setting="mixed", weights="bert.pth, sha256 12ab")
     text = grid_table(rows)
     assert text.index("trained in caption") < text.index("trained in mixed")
     assert "from random weights" in text and "from bert.pth, sha256 12ab" in text
 
 
-def test_a_mixed_run_has_converged_where_image_and_caption_together_are_above_random() -> None:
+def test_grid_table_mixed_run_converges_with_both_inputs() -> None:
     both = row("image+caption", "test_ind", 60, setting="mixed")
     assert has_converged([both])
     assert not has_converged([row("caption", "test_ind", 60, setting="mixed")])

@@ -90,7 +90,7 @@ def run(runs: Path, **changed: Any) -> Path:
 # Names ---------------------------------------------------------------------------------------------------------------
 
 
-def test_a_run_is_named_after_all_that_is_in_its_config() -> None:
+def test_run_id_depends_on_the_whole_config() -> None:
     name = run_name(CONFIG)
     assert name == f"uniter-caption-cardinality-s0-{run_id(CONFIG)}"
     assert run_id(dict(reversed(CONFIG.items()))) == run_id(CONFIG)
@@ -103,7 +103,7 @@ def test_a_run_is_named_after_all_that_is_in_its_config() -> None:
 # Rows ----------------------------------------------------------------------------------------------------------------
 
 
-def test_rows_come_back_from_the_folder(tmp_path: Path) -> None:
+def test_read_results_returns_the_rows_written(tmp_path: Path) -> None:
     folder = run(tmp_path)
     rows = read_results(folder)
     assert len(rows) == 6
@@ -146,7 +146,7 @@ def test_collect_results_counts_a_copy_of_a_run_once(tmp_path: Path) -> None:
     assert collect_results(tmp_path / "none") == []
 
 
-def test_settings_come_back(tmp_path: Path) -> None:
+def test_read_settings_returns_what_was_written(tmp_path: Path) -> None:
     folder = start_run(tmp_path, CONFIG, "data/x")
     assert read_config(folder) == {"run": run_id(CONFIG), "data": "data/x", "config": CONFIG}
     assert start_run(tmp_path, CONFIG) == folder and not is_finished(folder)
@@ -155,7 +155,7 @@ def test_settings_come_back(tmp_path: Path) -> None:
 # Predictions ---------------------------------------------------------------------------------------------------------
 
 
-def test_scores_recomputed_from_the_predictions_file_are_those_of_the_table(tmp_path: Path) -> None:
+def test_score_predictions_of_the_file_equal_the_table(tmp_path: Path) -> None:
     folder = run(tmp_path)
     frame = pd.read_parquet(folder / "predictions.parquet")
     assert list(frame.columns) == ["id", "split", "test_setting", "logit", "prediction", "answer"]
@@ -171,7 +171,7 @@ def test_scores_recomputed_from_the_predictions_file_are_those_of_the_table(tmp_
         assert row["accuracy"] == pytest.approx(100 * (part.prediction == part.answer).mean())
 
 
-def test_predictions_come_back(tmp_path: Path) -> None:
+def test_read_predictions_returns_what_was_written(tmp_path: Path) -> None:
     ids, logits, answers = predict("image", "test_ood", 3)
     logits[:3] = [0, 1e-60, -np.inf]
     table = predictions_table(ids, "test_ood", "image", logits, answers)
@@ -192,7 +192,7 @@ def test_read_predictions_names_a_damaged_file(tmp_path: Path) -> None:
         read_predictions(path.parent)
 
 
-def test_a_training_curve_comes_back(tmp_path: Path) -> None:
+def test_read_curve_returns_what_was_written(tmp_path: Path) -> None:
     points = [{"step": 1, "loss": 0.1 + 0.2}, {"step": 2, "loss": 0.25, "validation_f1": 50.5}]
     write_curve(tmp_path, points)
     assert read_curve(tmp_path) == [{**points[0], "validation_f1": None}, points[1]]
@@ -208,14 +208,14 @@ def test_hardware_names_gpus_and_the_cores_that_may_be_used() -> None:
     assert hardware(["H100", "H100"]) == f"2 x H100, {hardware()}"
 
 
-def test_the_environment_lists_versions_of_what_is_installed() -> None:
+def test_environment_lists_installed_versions() -> None:
     versions = environment()
     assert versions["numpy"] == np.__version__ and versions["python"] == sys.version.split()[0]
     assert set(provenance()) <= set(RESULT_COLUMNS)
     assert json.loads(provenance()["versions"]) == {k: v for k, v in versions.items() if k != "commit"}
 
 
-def test_the_commit_says_whether_the_code_had_been_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_provenance_says_whether_the_code_was_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
     monkeypatch.setenv("GIT_DIR", "/nowhere")  # as inside a hook
 
