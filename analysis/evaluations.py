@@ -104,17 +104,13 @@ def accuracy_table(results: pd.DataFrame) -> pd.DataFrame:
     texts = results.assign(text=results["accuracy"].map("{:.1f}".format) + marks + unparsed)
     table = texts.pivot(index=LINE, columns=CELL, values="text")
     for form, of_form in results.groupby("form"):
-        for column, words in (("chance", "best constant answer"), (unbound_column(results), "best unbound rule")):
+        for column, words in (("chance", "best constant answer"), ("baseline_unbound_accuracy", "best unbound rule")):
             ends = of_form.groupby(CELL)[column].agg(["min", "max"]).dropna()
             if len(ends):
                 table.loc[("Baseline", f"{words}, {form}"), ends.index] = [_ends(*row) for row in ends.to_numpy()]
     orders = [list(TASKS), list(TEST_SETTINGS), list(TEST_SPLITS)]
     columns = sorted(table.columns, key=lambda key: [_rank(v, order) for v, order in zip(key, orders, strict=True)])
     return table[columns].fillna("")
-
-
-def unbound_column(results: pd.DataFrame) -> str:
-    return "baseline_unbound_accuracy" if "baseline_unbound_accuracy" in results else "floor_unbound_accuracy"
 
 
 def _rank(value: str, order: list[str]) -> tuple[int, str]:

@@ -20,11 +20,11 @@ from analysis.examples import constant, examples_of
 from train.results.answers import read_answers
 from train.results.columns import RESULT_COLUMNS, TEST_SPLITS, main_test_setting
 from train.results.predictions import read_predictions
-from train.results.scores import LEVEL, binomial_p_value
 from train.results.store import collect_results, read_config, read_curve
 from train.results.tables import flat_settings
 from travlr.config import Style
 from travlr.dataset import Dataset, open_dataset
+from travlr.metrics import LEVEL, binomial_p_value
 
 DTYPES: dict[type, str] = {str: "str", int: "Int64", float: "float64", bool: "boolean"}
 RUN_COLUMNS = ("run", "name", "model", "setting", "seed")  # of predictions
@@ -222,11 +222,11 @@ def _train_rows(dataset: Dataset) -> float:
 def above_unbound(row: dict[str, Any]) -> bool | None:
     """Whether a result is above the best unbound rule: an exact binomial test of its accuracy at `LEVEL`. None where
     the rule's accuracy is not known."""
-    values = [row["accuracy"], row["examples"], row["floor_unbound_accuracy"]]
+    values = [row["accuracy"], row["examples"], row["baseline_unbound_accuracy"]]
     if pd.isna(values).any():
         return None
     accuracy, examples, level = map(float, values)
-    return binomial_p_value(round(accuracy * examples / 100), int(examples), level / 100) < LEVEL
+    return binomial_p_value(round(accuracy * examples / 100), int(examples), level) < LEVEL
 
 
 # Datasets ------------------------------------------------------------------------------------------------------------

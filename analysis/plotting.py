@@ -119,8 +119,9 @@ def baseline_levels(results: pd.DataFrame, metric: str) -> dict[str, list[float]
     macro_f1."""
     levels = {}
     for name, words in BASELINES.items():
-        column = f"baseline_{name}" if f"baseline_{name}" in results else f"floor_{name}"
-        values = results[column if metric == "macro_f1" else f"{column}_accuracy"].dropna().astype(float)
+        values = (
+            results[f"baseline_{name}" if metric == "macro_f1" else f"baseline_{name}_accuracy"].dropna().astype(float)
+        )
         levels[words] = sorted({100 - value if metric == "error" else value for value in values})
     return {words: values for words, values in levels.items() if values}
 

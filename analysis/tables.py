@@ -36,8 +36,7 @@ from analysis.pivots import (
 )
 from train.config import SETTINGS
 from train.results.columns import BASELINES, TEST_SETTINGS, TEST_SPLITS
-from train.results.scores import TEST
-from travlr.metrics import LEVEL, compare, holm
+from travlr.metrics import LEVEL, compare, describe_test, holm
 from travlr.tasks import PAPER as PAPER_TASKS
 from travlr.tasks import TASKS
 
@@ -60,8 +59,8 @@ ORDERS = {"task": list(TASKS), "model": list(MODEL_NAMES), "setting": list(SETTI
           "size": ["32k", "8k", "tiny", "small", "base"]}  # fmt: skip
 MEANS = (
     "Mean over the converged runs, or over all where none has converged; converged: above random on test_ind in its "
-    f"own setting ({TEST}). Underlined: each run averaged is above random by itself; bold: the highest such mean of a "
-    "column."
+    f"own setting ({describe_test()}). Underlined: each run averaged is above random by itself; bold: the highest such "
+    "mean of a column."
 )
 DIFFERENCE = "In brackets: the difference from test_ind."
 COUNT = f"{CONVERGED}: how many runs converged."
@@ -323,9 +322,9 @@ def overview(runs: Runs) -> Table:
     key = [*layout.lines, *layout.columns]
     cells = average(results, key, "macro_f1").assign(source=OURS)
     places = cells[["task", "test_setting", "split"]].drop_duplicates()
-    levels = results.groupby(["task", "split"])[[f"floor_{name}" for name in BASELINES]].max().reset_index()
+    levels = results.groupby(["task", "split"])[[f"baseline_{name}" for name in BASELINES]].max().reset_index()
     for name, words in BASELINES.items():
-        line = places.merge(levels, "left").rename(columns={f"floor_{name}": "mean"}).dropna(subset="mean")
+        line = places.merge(levels, "left").rename(columns={f"baseline_{name}": "mean"}).dropna(subset="mean")
         cells = pd.concat([cells, line[["task", "test_setting", "split", "mean"]].assign(
             model="baseline", variant=words, setting="", source=PAPER, differing="")], ignore_index=True)  # fmt: skip
     notes = (
@@ -366,8 +365,8 @@ def few_shot(runs: Runs) -> Table:
     printed = printed.assign(source=PAPER, differing="")
     layout = Layout(lines, {"when": ""}, {"": score}, ["name"], ORDERS, WORDS)
     title = "Table 9. Macro-F1 in the modality that was not seen, before and after training further on examples of it"
-    note = f"Underlined: above random ({TEST}). The paper prints no scores and says that none came above random."
-    return pivot("few_shot", title, pd.concat([cells, printed], ignore_index=True), layout, (note,))
+    notes = (f"Underlined: above random ({describe_test()}).", "The paper prints no scores: none came above random.")
+    return pivot("few_shot", title, pd.concat([cells, printed], ignore_index=True), layout, notes)
 
 
 def compare_runs(runs: Runs, name_a: str, name_b: str) -> Table:

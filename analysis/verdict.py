@@ -54,7 +54,7 @@ def _judge_trainings(results: pd.DataFrame) -> Iterator[str]:
 def _above(rows: pd.DataFrame) -> tuple[pd.Series, str]:
     """Whether results are above the best unbound rule, or above chance where the rule is not known, and its name."""
     if rows["above_unbound"].notna().any():
-        levels = rows["floor_unbound_accuracy"].dropna()
+        levels = rows["baseline_unbound_accuracy"].dropna()
         return rows["above_unbound"].fillna(False).astype(bool), f"the best unbound rule ({levels.max():.1f} %)"
     return rows["above_random"].fillna(False).astype(bool), "chance (no unbound rule is known)"
 

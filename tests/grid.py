@@ -13,8 +13,8 @@ from train.config import Run
 from train.results.baselines import QueryTexts, text_baselines
 from train.results.predictions import predictions_table, write_predictions
 from train.results.provenance import provenance
-from train.results.scores import by_group, couple_scores, score_predictions
-from train.results.store import result_row, start_run, write_curve, write_results
+from train.results.scores import baseline_columns, facts_in_order, prediction_columns
+from train.results.store import start_run, write_curve, write_results
 from travlr.dataset import Dataset, open_dataset
 
 SETTINGS = ("image", "caption", "image+caption")
@@ -46,18 +46,16 @@ def make_run(
     for split in ("test_ind", "test_ood"):
         table = dataset[split].columns("id", "pair")
         true_texts = texts(dataset, split)
-        floor = text_baselines(training_texts, true_texts)
+        ids, groups = table["id"].to_pylist(), [pair[0] for pair in table["pair"].to_pylist()]
+        baselines = text_baselines(training_texts, true_texts)
         for setting in tests:
             right = random.random(len(table)) < accuracy(setting, split)
             lines = np.where(right, true_texts.answers, ~true_texts.answers)
             logits = np.where(lines, 1, -1) * random.gamma(2.0, 1.0, len(table)).astype(np.float32)
-            groups = by_group(true_texts.answers, logits, [pair[0] for pair in table["pair"].to_pylist()])
-            couples = couple_scores(true_texts.answers, logits)
-            rows.append(
-                shared
-                | result_row(setting, split, score_predictions(true_texts.answers, logits), floor, groups, couples)
-            )
-            predictions.append(predictions_table(table["id"].to_pylist(), split, setting, logits, true_texts.answers))
+            facts = facts_in_order(ids, true_texts.answers, groups, np.arange(len(table)))
+            row = {"test_setting": setting, "split": split} | baseline_columns(baselines)
+            rows.append(shared | row | prediction_columns(logits, facts))
+            predictions.append(predictions_table(ids, split, setting, logits, true_texts.answers))
     write_curve(folder, [{"step": step, "loss": 1 / step, "validation_f1": None} for step in range(10, 110, 10)])
     write_predictions(folder, predictions)
     write_results(folder, rows)

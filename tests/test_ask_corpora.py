@@ -203,7 +203,7 @@ def test_evaluate_asks_a_server_about_a_corpus(answers: str, corpus: Path, tmp_p
 
     with ChatServer(respond) as server:
         row, _ = ask_about(f"{server.url}#tiny", corpus, tmp_path, answers=answers)
-    assert (row["accuracy"], row["ranked"], row["both_ranked"], row["couples_right"]) == (100, 100, 100, None)
+    assert (row["accuracy"], row["ranked"], row["both_ranked"], row["couples_right"]) == (100, 100, 100, 100)
 
 
 def test_evaluate_goes_on_after_a_kill(corpus: Path, tmp_path: Path) -> None:

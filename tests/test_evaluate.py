@@ -1,175 +1,92 @@
-"""Scores against scikit-learn and SciPy, intervals by simulation, baselines against dictionaries."""
+"""Score columns of runs and evaluations, and baselines against dictionaries."""
 
 from __future__ import annotations
 
-import math
+import json
 import re
 from collections import Counter, defaultdict
-from fractions import Fraction
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import binomtest  # type: ignore[import-untyped, unused-ignore]
-from sklearn.metrics import accuracy_score, f1_score  # type: ignore[import-untyped, unused-ignore]
 
+from train.results.answers import AnswerRecord
 from train.results.baselines import QueryTexts, text_baselines
-from train.results.scores import binomial_p_value, by_group, couple_scores, score_predictions
+from train.results.columns import RESULT_COLUMNS
+from train.results.scores import ExampleFacts, compare_settings, facts_in_order, prediction_columns, result_columns
 from travlr import Cardinality, Comparison, Generator, Quantifiers, Spatiality
 from travlr.config import Config
+from travlr.metrics import couples_in_order
 
 RELEASED = Cardinality(preset="released")
 
 
-@given(st.lists(st.tuples(st.booleans(), st.floats(-9, 9, width=32)), min_size=1, max_size=60))
-@settings(max_examples=50)
-def test_scores_equal_those_of_scikit_learn(examples: list[tuple[bool, float]]) -> None:
-    answers, logits = np.array([a for a, _ in examples]), np.array([x for _, x in examples])
-    guess = [x > 0 for x in logits]
-    found = score_predictions(answers, logits)
-    each = f1_score(answers, guess, average=None, labels=[True, False], zero_division=0)
-    macro = f1_score(answers, guess, average="macro", labels=[True, False], zero_division=0)
-    assert found.examples == len(examples)
-    assert [found.f1_true, found.f1_false] == pytest.approx([100 * f for f in each])
-    assert found.macro_f1 == pytest.approx(100 * macro)
-    assert found.accuracy == pytest.approx(100 * accuracy_score(answers, guess))
-    assert found.interval_low <= found.interval_high
+# Columns -------------------------------------------------------------------------------------------------------------
 
 
-@given(st.integers(1, 3000), st.data())
-@settings(max_examples=25)  # sums of thousands of whole numbers of hundreds of digits
-def test_p_value_is_that_of_the_exact_binomial_test(examples: int, data: st.DataObject) -> None:
-    right = data.draw(st.integers(0, examples))
-    ways = sum(math.comb(examples, k) for k in range(right, examples + 1))  # whole numbers: SciPy's tail becomes 0
-    exact = float(Fraction(ways, 2**examples))
-    assert binomial_p_value(right, examples) == pytest.approx(exact, rel=1e-7, abs=1e-200)
+def facts(answers: np.ndarray, groups: Sequence[str] | None = None) -> ExampleFacts:
+    count = len(answers)
+    return facts_in_order([str(n) for n in range(count)], answers, groups or ["all"] * count, np.arange(count))
 
 
-@pytest.mark.parametrize("examples", [10, 1_000, 10_000, 20_000])
-def test_above_random_begins_where_the_exact_test_passes_one_percent(examples: int) -> None:
-    answers = np.arange(examples) % 2 == 0
-    first = next(
-        k for k in range(examples // 2, examples + 1) if binomtest(k, examples, alternative="greater").pvalue < 0.01
-    )
-    for right in (first - 1, first):
-        logits = np.where(answers, 1.0, -1.0) * np.where(np.arange(examples) < right, 1, -1)
-        assert score_predictions(answers, logits).above_random == (right == first)
-
-
-def test_faultless_answers_of_one_class_have_an_interval_up_to_their_score() -> None:
-    found = score_predictions(np.zeros(6, bool), -np.ones(6))
-    assert (found.macro_f1, found.interval_high) == (50, 50) and found.interval_low == pytest.approx(
-        50 * 0.025 ** (1 / 6)
-    )
-
-
-def test_a_class_that_is_never_predicted_has_f1_0() -> None:
-    found = score_predictions(np.array([True, False] * 500), np.ones(1000))
-    assert (found.f1_false, found.accuracy, found.above_random) == (0, 50, False)
-    assert found.macro_f1 == pytest.approx(100 / 3)
-    assert found.p_value == pytest.approx(0.5, abs=0.02)
-
-
-def test_a_logit_of_0_means_false_and_one_that_is_not_a_number_is_refused() -> None:
-    assert score_predictions(np.array([False, True]), np.array([0.0, 1e-60])).accuracy == 50  # 1e-60 is 0 in float32
-    with pytest.raises(ValueError, match="1 of 2 logits are not numbers"):
-        score_predictions(np.array([False, True]), np.array([np.nan, 1.0]))
-
-
-# Intervals -----------------------------------------------------------------------------------------------------------
-
-
-def true_macro(true_true: float, true_false: float, false_true: float, false_false: float) -> float:
-    """Macro-F1 of a population, from precision and recall."""
-    f1 = []
-    for right, missed, wrong in ((true_true, true_false, false_true), (false_false, false_true, true_false)):
-        precision, recall = right / (right + wrong), right / (right + missed)
-        f1.append(2 * precision * recall / (precision + recall))
-    return 50 * sum(f1)
-
-
-def test_intervals_cover_the_true_score_about_as_often_as_they_say() -> None:
-    random = np.random.default_rng(7)
-    shares = (0.35, 0.15, 0.05, 0.45)
-    truth, covered, runs = true_macro(*shares), 0, 600
-    for _ in range(runs):
-        cells = random.choice(4, size=300, p=shares)
-        found = score_predictions(cells < 2, np.where(cells % 2 == 0, 1.0, -1.0))
-        covered += found.interval_low <= truth <= found.interval_high
-    assert 0.92 <= covered / runs <= 0.975, covered / runs  # standard error 0.009
-
-
-@pytest.mark.parametrize("clustered", [False, True])
-def test_intervals_equal_those_of_resampling_one_by_one(clustered: bool) -> None:
-    random = np.random.default_rng(9)
-    answers = random.random(400) < 0.4
-    clusters = random.integers(0, 80, 400)  # of unequal size
-    ease = random.random(80)[clusters]
-    logits = np.where((random.random(400) < ease) == answers, 1.0, -1.0)
-    members = (
-        [np.nonzero(clusters == c)[0] for c in np.unique(clusters)]
-        if clustered
-        else [np.array([i]) for i in range(400)]
-    )
-    drawn = []
-    for _ in range(3000):
-        chosen = np.concatenate([members[i] for i in random.integers(0, len(members), len(members))])
-        right, guess = answers[chosen], logits[chosen] > 0
-        f1 = [
-            2 * (right & guess).sum() / (right.sum() + guess.sum()),
-            2 * (~right & ~guess).sum() / ((~right).sum() + (~guess).sum()),
-        ]
-        drawn.append(50 * sum(f1))
-    found = score_predictions(answers, logits, clusters if clustered else None)
-    assert [found.interval_low, found.interval_high] == pytest.approx(np.percentile(drawn, [2.5, 97.5]), abs=0.7)
-    plain = score_predictions(answers, logits)
-    assert found.macro_f1 == plain.macro_f1
-    if clustered:
-        assert found.interval_high - found.interval_low > 1.3 * (plain.interval_high - plain.interval_low)
-
-
-def test_faultless_predictions_are_not_called_certain() -> None:
-    answers = np.array([True, False] * 5000)
-    found = score_predictions(answers, np.where(answers, 3.0, -3.0))
-    assert (found.macro_f1, found.interval_high) == (100, 100)
-    assert (found.interval_low / 100) ** 10_000 == pytest.approx(0.025)
-    clustered = score_predictions(answers, np.where(answers, 3.0, -3.0), np.arange(10_000) // 100)
-    assert (clustered.interval_low / 100) ** 100 == pytest.approx(0.025)
-
-
-# Groups and couples --------------------------------------------------------------------------------------------------
-
-
-def test_groups_show_that_one_axis_was_learned_and_the_other_was_not() -> None:
+def test_prediction_columns_are_in_results_and_groups_are_those_of_each_part() -> None:
     answers = np.array([True, False] * 200)
-    groups = ["horizontal"] * 200 + ["vertical"] * 200
     logits = np.concatenate([np.where(answers[:200], 1.0, -1.0), np.ones(200)])
-    found = by_group(answers, logits, groups)
-    assert list(found) == ["horizontal", "vertical"]
-    assert [found[name].macro_f1 for name in found] == pytest.approx([100, 100 / 3])
-    assert [found[name].above_random for name in found] == [True, False]
-    assert found["vertical"] == score_predictions(answers[200:], logits[200:])
+    row = prediction_columns(logits, facts(answers, ["horizontal"] * 200 + ["vertical"] * 200))
+    assert set(row) <= set(RESULT_COLUMNS)
+    groups = json.loads(row["groups"])
+    assert [groups[name]["macro_f1"] for name in ("horizontal", "vertical")] == pytest.approx([100, 100 / 3])
+    assert [groups[name]["above_random"] for name in groups] == [True, False]
+    part = prediction_columns(logits[200:], facts(answers[200:]))
+    assert groups["vertical"] == {name: part[name] for name in groups["vertical"]} and part["groups"] is None
+    assert (row["couples_right"], row["ranked"], row["both_ranked"]) == (50, 50, None)
 
 
-def couples_right(answers: np.ndarray, logits: np.ndarray) -> float | None:
-    return couple_scores(answers, logits).get("couples_right")
+def test_prediction_columns_have_no_couples_where_examples_are_in_none() -> None:
+    row = prediction_columns(np.ones(4), facts(np.array([True, True, False, True])))
+    assert "couples_right" not in row and "ranked" not in row
 
 
-def test_couples_count_only_where_both_are_right() -> None:
-    answers = np.array([True, False, False, True, True, False, False, True])
-    assert couples_right(answers, np.where(answers, 1.0, -1.0)) == 100
-    assert couples_right(answers, np.ones(8)) == 0
-    assert couples_right(answers, np.array([1.0, -1, -1, 1, 1, 1, 1, -1])) == 50
-    assert couples_right(answers[:7], np.ones(7)) is None
-    assert couples_right(np.array([True, True, False, False]), np.ones(4)) is None
+def test_prediction_columns_refuse_logits_that_are_no_numbers() -> None:
+    with pytest.raises(ValueError, match="1 of 2 logits are not numbers"):
+        prediction_columns(np.array([np.nan, 1.0]), facts(np.array([False, True])))
+
+
+def reply(number: int, answer: str, parsed: str | None, score: float | None = None, text: str = "x") -> AnswerRecord:
+    return AnswerRecord(str(number), "test_ind", "image", "", text, answer, parsed, answer == parsed, score=score)
+
+
+def test_result_columns_rank_items_by_scores_or_else_by_answers() -> None:
+    """Two pictures with a true and a false sentence each, which exchange their sentences."""
+    answers = np.array([True, False, True, False])
+    items, couples = np.array(["a", "a", "b", "b"]), np.array(["ab"] * 4)
+    shared = ExampleFacts([*"0123"], answers, ["x"] * 4, np.zeros(4, int), items, couples)
+    texts, parsed = ["true", "false"] * 2, ["true", "true", "true", "false"]
+    row = result_columns([reply(n, *both) for n, both in enumerate(zip(texts, parsed, strict=True))], shared)
+    assert (row["accuracy"], row["couples_right"], row["ranked"], row["both_ranked"]) == (75, 0, 50, 0)
+    scores = [0.9, 0.8, -1.0, -2.0]
+    row = result_columns([reply(n, texts[n], None, scores[n], "") for n in range(4)], shared)
+    assert (row["examples"], row["ranked"], row["both_ranked"]) == (4, 100, 100)
+    assert "accuracy" not in row and "macro_f1" not in row and "unparsed" not in row
+
+
+def test_compare_settings_is_of_examples_with_both_answers() -> None:
+    one = [reply(n, "true", "true") for n in range(10)]
+    other = [replace(reply(n, "true", [None, "false", "true"][min(n, 2)]), setting="caption") for n in range(10)]
+    gap, same = compare_settings([*one, *other], "test_ind", "image", "caption") or pytest.fail("nothing to compare")
+    assert (gap.examples, same.examples) == (9, 9)
+    assert gap.difference == pytest.approx(100 / 9) and same.percent == pytest.approx(800 / 9)
+    assert compare_settings(one, "test_ind", "image", "caption") is None
 
 
 @pytest.mark.parametrize("config", [Spatiality(), Cardinality(), Quantifiers(), Comparison()], ids=lambda c: c.task)
 def test_test_splits_are_made_of_couples(config: Config) -> None:
     batch = Generator(config).batch("test_ood", 0, 400)
-    assert couples_right(batch.answer, np.where(batch.answer, 1.0, -1.0)) == 100
+    assert couples_in_order(batch.answer).tolist() == [str(n // 2) for n in range(400)]
     assert (batch.query[0::2] == batch.query[1::2]).all()
 
 

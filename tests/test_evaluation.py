@@ -472,7 +472,7 @@ def test_evaluate_gives_a_run_its_scores_again(model: str, data: dict[str, Path]
     for row in rows:
         before = expected[row["test_setting"], row["split"]]
         assert row["origin"] == "trained" and row["examples"] == before["examples"]
-        for name in ("accuracy", "macro_f1", "couples_right", "floor_unbound"):
+        for name in ("accuracy", "macro_f1", "couples_right", "baseline_unbound"):
             assert row[name] == pytest.approx(before[name]), name
     logits = {(a.id, a.setting): a.score for a in read_answers(tmp_path / "again" / rows[0]["name"])}
     for line in read_predictions(folder).to_pylist():

@@ -26,7 +26,7 @@ from travlr.convert import main as convert_main
 from travlr.dataset import open_dataset
 from travlr.generate import GenerateArguments, generate_dataset
 from travlr.harness import lmms, records
-from travlr.questions import FORMS, make_question, score_reply, summary
+from travlr.questions import FORMS, make_question, measure_replies, score_reply
 from travlr.tasks import PAPER, TASKS
 
 SETTINGS = ("image", "caption", "image+caption")
@@ -207,7 +207,7 @@ def test_lmms_eval_runs_with_its_dummy_model(data: Path, tmp_path: Path) -> None
     for setting in ("image", "caption"):
         scores = results[f"travlr_cardinality_{setting}_test_ood"]
         assert scores["accuracy"] == 0.5 and scores["couples_right"] == 0 == scores["unparsed"]
-        assert scores["macro_f1"] == summary(outcomes).macro_f1 / 100
+        assert scores["macro_f1"] == measure_replies(outcomes).macro_f1 / 100
 
 
 def doc_of(data: Path, number: int) -> dict[str, Any]:

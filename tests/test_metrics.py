@@ -37,10 +37,9 @@ from travlr.metrics import (
 )
 
 STUDY = Path(__file__).parent / "data" / "predicate_noun_scores.csv.gz"
-RANDOM = np.random.default_rng(0)
 
 
-def guesses(answers: np.ndarray, accuracy: float, random: np.random.Generator = RANDOM) -> np.ndarray:
+def guesses(answers: np.ndarray, accuracy: float, random: np.random.Generator) -> np.ndarray:
     """Predictions of so many right, by luck."""
     return np.where(random.random(len(answers)) < accuracy, answers, ~answers)
 
@@ -82,8 +81,9 @@ def test_measure_is_scikit_learns_of_bool(pairs: list[tuple[bool, bool]]) -> Non
 
 
 def test_macro_f1_is_scikit_learns_of_labels() -> None:
-    answers = RANDOM.choice(["A", "B", "C", "D"], 300)
-    replies = np.where(RANDOM.random(300) < 0.5, answers, RANDOM.choice(["A", "B", "C", "E", "none"], 300))
+    random = np.random.default_rng(0)
+    answers = random.choice(["A", "B", "C", "D"], 300)
+    replies = np.where(random.random(300) < 0.5, answers, random.choice(["A", "B", "C", "E", "none"], 300))
     parsed = [None if reply == "none" else str(reply) for reply in replies]
     labels = ["A", "B", "C", "D"]
     expected = 100 * f1_score(answers, replies, labels=labels, average=None)
@@ -133,15 +133,22 @@ def test_couples_in_order_are_none_where_two_answers_agree() -> None:
 
 
 def test_couples_right_is_a_loop_over_couples() -> None:
-    names = np.array([f"c{n}" for n in RANDOM.integers(0, 40, 200)] + [""] * 10)
-    answers, right = RANDOM.random(210) < 0.5, RANDOM.random(210) < 0.8
+    random = np.random.default_rng(0)
+    names = np.array([*np.repeat([f"c{n}" for n in range(60)], 2), *(f"lone{n}" for n in range(5)), *[""] * 10])
+    answers, right = np.arange(len(names)) % 2 == 0, random.random(len(names)) < 0.8
+    order = random.permutation(len(names))
+    names, answers, right = names[order], answers[order], right[order]
     expected = {}
     for name in dict.fromkeys(names.tolist()):
         rows = np.flatnonzero(names == name)
-        if name and 0 < answers[rows].sum() < len(rows):
+        if name and len(rows) > 1:
             expected[rows[0]] = right[rows].all()
     first, both = couples_right(answers, right, names)
-    assert dict(zip(first.tolist(), both.tolist(), strict=True)) == expected
+    assert len(both) == 60 and dict(zip(first.tolist(), both.tolist(), strict=True)) == expected
+
+
+def test_couples_right_counts_none_where_one_has_equal_answers() -> None:
+    assert couples_right([True, False, True, True], [True] * 4, ["a", "a", "b", "b"])[1].tolist() == []
 
 
 SCORES = st.lists(
@@ -188,7 +195,8 @@ def test_picture_clusters_join_the_couples_of_a_picture() -> None:
 
 
 def test_proportions_are_wilsons_of_examples_that_are_alone() -> None:
-    hits, groups = RANDOM.random(500) < 0.7, RANDOM.integers(0, 3, 500)
+    random = np.random.default_rng(0)
+    hits, groups = random.random(500) < 0.7, random.integers(0, 3, 500)
     found = proportions(hits, groups, number=4)
     for group in range(3):
         part = hits[groups == group]
@@ -201,7 +209,8 @@ def test_proportions_are_wilsons_of_examples_that_are_alone() -> None:
 
 
 def test_clustered_error_is_that_of_means_of_equal_clusters() -> None:
-    hits, clusters = RANDOM.random(300) < 0.6, np.repeat(np.arange(100), 3)
+    random = np.random.default_rng(0)
+    hits, clusters = random.random(300) < 0.6, np.repeat(np.arange(100), 3)
     hits[:150] = np.repeat(hits[:150:3], 3)
     expected = 100 * stats.sem(hits.reshape(100, 3).mean(axis=1))
     assert proportions(hits, None, clusters).error[0] == pytest.approx(expected)
@@ -240,22 +249,27 @@ def test_intervals_cover_the_truth(alike: float) -> None:
     assert ((covered >= 0.915 * times) & (covered <= 0.985 * times)).all(), covered / times
 
 
+def naive_macro_f1(answers: np.ndarray, given: np.ndarray) -> float:
+    return 50 * sum(2 * np.sum(a & g) / (a.sum() + g.sum()) for a, g in ((answers, given), (~answers, ~given)))
+
+
 def test_bootstrap_is_that_of_drawing_clusters_one_by_one() -> None:
-    """Brute force: draw scenes with replacement, put their examples together, score with scikit-learn."""
-    scenes = np.repeat(np.arange(60), RANDOM.integers(1, 5, 60))
-    answers = RANDOM.random(len(scenes)) < 0.5
-    first = np.where(np.repeat(RANDOM.random(60) < 0.8, np.bincount(scenes)), answers, ~answers)
-    second = guesses(answers, 0.7)
-    draws = []
-    for _ in range(400):
-        rows = np.concatenate([np.flatnonzero(scenes == scene) for scene in RANDOM.integers(0, 60, 60)])
-        draws.append([100 * f1_score(answers[rows], one[rows], average="macro") for one in (first, second)])
-    one, other = np.array(draws).T
-    for low, high, values in (
-        (*(lambda s: (s.interval_low, s.interval_high))(measure(answers, first, scenes)), one),
-        (*(lambda c: (c.low, c.high))(compare(first, second, answers, scenes)), one - other),
+    """Brute force: draw scenes with replacement, put their examples together, score them."""
+    random = np.random.default_rng(9)
+    scenes = np.repeat(np.arange(60), random.integers(1, 5, 60))
+    answers = random.random(len(scenes)) < 0.5
+    first = np.where(np.repeat(random.random(60) < 0.8, np.bincount(scenes)), answers, ~answers)
+    second = guesses(answers, 0.7, random)
+    members, draws = [np.flatnonzero(scenes == scene) for scene in range(60)], []
+    for _ in range(3000):
+        rows = np.concatenate([members[scene] for scene in random.integers(0, 60, 60)])
+        draws.append([naive_macro_f1(answers[rows], given[rows]) for given in (first, second)])
+    scores, difference = measure(answers, first, scenes), compare(first, second, answers, scenes)
+    for ends, values in (
+        ((scores.interval_low, scores.interval_high), np.array(draws)[:, 0]),
+        ((difference.low, difference.high), -np.diff(draws)[:, 0]),
     ):
-        assert [low, high] == pytest.approx(np.percentile(values, [2.5, 97.5]), abs=1.6)
+        assert ends == pytest.approx(tuple(np.percentile(values, [2.5, 97.5])), abs=1.2)
 
 
 def test_faultless_predictions_have_an_interval() -> None:
@@ -296,8 +310,9 @@ def test_holm_is_the_closed_test() -> None:
 
 
 def test_compare_scores_are_scikit_learns() -> None:
-    answers = RANDOM.random(500) < 0.4
-    first, second = guesses(answers, 0.8), guesses(answers, 0.7)
+    random = np.random.default_rng(0)
+    answers = random.random(500) < 0.4
+    first, second = guesses(answers, 0.8, random), guesses(answers, 0.7, random)
     found = compare(first, second, answers)
     expected = [100 * f1_score(answers, given, average="macro") for given in (first, second)]
     assert [found.first, found.second] == pytest.approx(expected)
@@ -326,11 +341,12 @@ def test_compare_leaves_room_where_nothing_differs() -> None:
 
 
 def test_agreement_is_scikit_learns() -> None:
-    first, second = (RANDOM.choice(["a", "b", "c"], 400, p=p) for p in ([0.5, 0.3, 0.2], [0.2, 0.6, 0.2]))
+    random = np.random.default_rng(0)
+    first, second = (random.choice(["a", "b", "c"], 400, p=p) for p in ([0.5, 0.3, 0.2], [0.2, 0.6, 0.2]))
     second[:200] = first[:200]
     found = agreement(first, second)
     assert found.percent == pytest.approx(100 * accuracy_score(first, second))
     assert found.kappa == pytest.approx(cohen_kappa_score(first, second))
-    shuffled = [100 * np.mean(first == RANDOM.permutation(second)) for _ in range(500)]
+    shuffled = [100 * np.mean(first == random.permutation(second)) for _ in range(500)]
     assert found.by_chance == pytest.approx(np.mean(shuffled), abs=0.5)
     assert math.isnan(agreement(np.ones(10), np.ones(10)).kappa)

@@ -21,7 +21,7 @@ from travlr import Image
 from travlr.dataset import Example
 from travlr.formats.columns import parse_query_form, query_form
 from travlr.generate import iterate
-from travlr.questions import FORMS, PROMPTS, WORDING_VERSION, make_question, messages, parse, score, summary
+from travlr.questions import FORMS, PROMPTS, WORDING_VERSION, make_question, measure_replies, messages, parse, score
 from travlr.questions.forms import SETTINGS, Question
 from travlr.questions.objects import ObjectErrors, compare_objects
 from travlr.scene import COLOURS, SHAPES, Object, Query, Scene
@@ -670,10 +670,10 @@ def test_parse_objects_rejects_replies_without_objects() -> None:
 
 @LAX
 @given(st.lists(st.tuples(st.sampled_from("ABCD"), st.sampled_from([*"ABCDE", None])), min_size=1, max_size=40))
-def test_summary_agrees_with_scikit_learn(pairs: list[tuple[str, str | None]]) -> None:
+def test_measure_replies_agrees_with_scikit_learn(pairs: list[tuple[str, str | None]]) -> None:
     outcomes = [score(given, Question("choice", "?", answer, dict.fromkeys("ABCDE", ("",)))) for answer, given in pairs]
     answers, replies = [answer for answer, _ in pairs], [given or "none" for _, given in pairs]
-    result = summary(outcomes)
+    result = measure_replies(outcomes)
     assert result.examples == len(pairs)
     assert result.accuracy == pytest.approx(100 * accuracy_score(answers, replies))
     f1 = f1_score(answers, replies, labels=sorted(set(answers)), average="macro", zero_division=0)
@@ -689,7 +689,7 @@ def test_summary_agrees_with_scikit_learn(pairs: list[tuple[str, str | None]]) -
         assert result.bias_answer is not None and excess[result.bias_answer] == max(excess.values())
 
 
-def test_summary_of_lists_is_the_f1_of_objects() -> None:
+def test_measure_replies_of_lists_is_the_f1_of_objects() -> None:
     scene = tuple(Object("red", "circle", "medium", row, 0) for row in range(4))
     replies = (
         "a red circle at A 1\na red circle at A 2\na blue circle at A 3",
@@ -697,9 +697,9 @@ def test_summary_of_lists_is_the_f1_of_objects() -> None:
         "a red circle at A 1\na red star at F 6",
     )
     outcomes = [score(parse(reply, read(scene)), read(scene)) for reply in replies]
-    result = summary(outcomes)
+    result = measure_replies(outcomes)
     assert result.macro_f1 == pytest.approx(100 * 2 * 3 / (12 + 5))  # 3 found, of 12 in the scenes and 5 in the replies
     assert (result.accuracy, result.chance, result.bias_answer) == (0, 0, None)
     assert result.unparsed == pytest.approx(100 / 3)
     with pytest.raises(ValueError):
-        summary([])
+        measure_replies([])

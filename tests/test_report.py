@@ -209,7 +209,7 @@ def test_verdict_compares_with_the_best_unbound_rule() -> None:
             about: dict[str, Any] = {
                 "accuracy": score,
                 "examples": 500,
-                "floor_unbound_accuracy": 70.0,
+                "baseline_unbound_accuracy": 70.0,
                 "above": score > 55,
             }
             where = {(test, split): score for split in SPLITS}

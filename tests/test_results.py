@@ -21,14 +21,13 @@ from train.results.baselines import BaselineScore
 from train.results.columns import RESULT_COLUMNS, TEST_SETTINGS
 from train.results.predictions import predictions_table, read_predictions, write_predictions
 from train.results.provenance import commit, environment, hardware, provenance
-from train.results.scores import by_group, score_predictions
+from train.results.scores import baseline_columns, facts_in_order, prediction_columns
 from train.results.store import (
     collect_results,
     is_finished,
     read_config,
     read_curve,
     read_results,
-    result_row,
     run_id,
     run_name,
     start_run,
@@ -46,16 +45,6 @@ CONFIG: dict[str, Any] = {
 }
 BASELINES = {"query": BaselineScore(50.0, 50.0), "query_objects": BaselineScore(61.5, 62.25)}
 SIZES = {"test_ind": 200, "test_ood": 400}
-COUPLES = {"couples_right": 25.0, "couples_low": 20.0, "couples_high": 30.0}
-# Columns that not all results have.
-NEWER = (
-    "couples_right",
-    "couples_low",
-    "couples_high",
-    "unlabelled_examples",
-    "floor_unbound",
-    "floor_unbound_accuracy",
-)
 
 
 def predict(setting: str, split: str, seed: int, trained: str = "caption") -> tuple[list[str], Any, Any]:
@@ -65,6 +54,12 @@ def predict(setting: str, split: str, seed: int, trained: str = "caption") -> tu
     right = random.random(SIZES[split]) < (0.9 if setting == trained else 0.5)
     logits = np.where(right == answers, 1, -1) * random.exponential(size=SIZES[split])
     return [f"cardinality-{split}-{i:08d}" for i in range(SIZES[split])], logits, answers
+
+
+def columns(setting: str, split: str, ids: list[str], logits: Any, answers: Any) -> dict[str, Any]:
+    facts = facts_in_order(ids, answers, ["circle", "star"] * (len(ids) // 2), np.arange(len(ids)))
+    place = {"test_setting": setting, "split": split}
+    return place | prediction_columns(logits, facts) | baseline_columns(BASELINES)
 
 
 def run(runs: Path, **changed: Any) -> Path:
@@ -77,10 +72,7 @@ def run(runs: Path, **changed: Any) -> Path:
     for setting in TEST_SETTINGS:
         for split in SIZES:
             ids, logits, answers = predict(setting, split, config["seed"], config["setting"])
-            groups = by_group(answers, logits, ["circle", "star"] * (len(ids) // 2))
-            rows.append(
-                shared | result_row(setting, split, score_predictions(answers, logits), BASELINES, groups, COUPLES)
-            )
+            rows.append(shared | columns(setting, split, ids, logits, answers))
             tables.append(predictions_table(ids, split, setting, logits, answers))
     write_predictions(folder, tables)
     write_results(folder, rows)
@@ -108,12 +100,12 @@ def test_read_results_returns_the_rows_written(tmp_path: Path) -> None:
     rows = read_results(folder)
     assert len(rows) == 6
     assert all(set(row) == set(RESULT_COLUMNS) for row in rows)
-    _, logits, answers = predict("caption", "test_ood", 0)
+    ids, logits, answers = predict("caption", "test_ood", 0)
     row = next(r for r in rows if (r["test_setting"], r["split"]) == ("caption", "test_ood"))
-    expected = score_predictions(answers, logits)
-    assert [row[name] for name in expected.__dataclass_fields__] == list(vars(expected).values())
+    expected = columns("caption", "test_ood", ids, logits, answers)
+    assert {name: row[name] for name in expected} == expected
     assert row["run"] == run_id(CONFIG) and row["name"] == folder.name and json.loads(row["config"]) == CONFIG
-    assert (row["floor_query_objects"], row["floor_query_objects_accuracy"], row["couples_high"]) == (61.5, 62.25, 30)
+    assert (row["baseline_query_objects"], row["baseline_query_objects_accuracy"]) == (61.5, 62.25)
     assert json.loads(row["groups"])["star"]["examples"] == 200
     assert row["regions"] is None and row["train_examples"] is None
     assert "0.01" in row["test"] and row["above_random"] is True

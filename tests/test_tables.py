@@ -316,7 +316,7 @@ def test_every_number_is_that_of_the_predictions(saved: Runs, table: str, cells:
 
 def test_the_overview_ends_with_the_baselines(saved: Runs) -> None:
     frame = TABLES["overview"](saved).frame.loc["baseline"]
-    for label, column in (("query", "floor_query"), ("query and number of objects", "floor_query_objects")):
+    for label, column in (("query", "baseline_query"), ("query and number of objects", "baseline_query_objects")):
         (line,) = (one for one in frame.index if one[0] == label)
         for (_, _, split), text in frame.loc[line].items():
             name = {"InD": "test_ind", "OOD": "test_ood"}[split]

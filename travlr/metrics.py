@@ -113,12 +113,13 @@ def couples_in_order(answers: Values) -> np.ndarray:
 def couples_right(answers: Values, right: Values, couples: Values) -> tuple[np.ndarray, np.ndarray]:
     """For each couple the row of its first example, and whether all its answers are right; couples (N,) "" for none.
 
-    A couple counts if it has true and false queries (answers: (N,) bool). A coin gets 25 % of two examples, and an
-    answer that depends on the query alone 0 %."""
+    A couple has true and false queries (answers: (N,) bool); examples of which some couple has not are in none, such as
+    published data. A coin gets 25 % of couples of two, and an answer that depends on the query alone 0 %."""
     answers, right = np.asarray(answers, bool), np.asarray(right, bool)
     first, place = _groups(couples)
     sizes, true, hits = (np.bincount(place, values, len(first)) for values in (None, answers, right))
-    counts = (np.asarray(couples)[first] != "") & (true > 0) & (true < sizes)
+    counts, mixed = (np.asarray(couples)[first] != "") & (sizes > 1), (true > 0) & (true < sizes)
+    counts &= mixed[counts].all()
     return first[counts], (hits == sizes)[counts]
 
 
@@ -201,7 +202,7 @@ def proportions(
     The interval is Wilson's, of as many independent examples as have the clustered standard error (Miller 2024)."""
     hits = np.asarray(hits, float)
     groups = np.zeros(len(hits), int) if groups is None else np.asarray(groups)
-    number = number or int(groups.max(initial=0)) + 1
+    number = int(groups.max(initial=0)) + 1 if number is None else number
     cluster = np.arange(len(hits)) if clusters is None else _groups(clusters)[1]
     _, first, place = np.unique(groups.astype(np.int64) << 32 | cluster, return_index=True, return_inverse=True)
     owner = groups[first]  # the group of each cluster within a group
@@ -310,8 +311,13 @@ def measure(
         chance=chance,
         p_value=p_value,
         above_random=p_value < LEVEL,
-        test=f"exact binomial, accuracy > {chance:.4g} %, p < {LEVEL}",
+        test=describe_test(chance),
     )
+
+
+def describe_test(chance: float = 50.0) -> str:
+    """The test of `measure` in words. chance: of a coin, unless it is given."""
+    return f"exact binomial, accuracy > {chance:.4g} %, p < {LEVEL}"
 
 
 def binomial_p_value(right: int, examples: int, chance: float = 50.0) -> float:

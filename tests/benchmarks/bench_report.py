@@ -26,11 +26,10 @@ from train.config import Run
 from train.results.columns import TEST_SETTINGS, TEST_SPLITS
 from train.results.predictions import predictions_table, write_predictions
 from train.results.provenance import provenance
-from train.results.scores import score_predictions
+from train.results.scores import facts_in_order, prediction_columns
 from train.results.store import (
     canonical,
     read_config,
-    result_row,
     start_run,
     write_curve,
     write_results,
@@ -71,8 +70,12 @@ def make_run(runs: Path, dataset: Dataset, parts: dict[str, Any], about: dict[st
             sure = 0.97 - 0.1 * (split == "test_ood") if seen else 0.5
             right = random.random(len(frame)) < sure - 0.1 * random.random(codes.max() + 1)[codes] * seen
             logits = np.where(right == answers, 1, -1) * random.gamma(2.0, 1.0, len(frame)).astype(np.float32)
-            floor = {f"floor_{name}{end}": 50.0 for name in ("query", "query_objects") for end in ("", "_accuracy")}
-            rows.append(known | floor | result_row(test, split, score_predictions(answers, logits), {}))
+            row: dict[str, Any] = {
+                f"baseline_{name}{end}": 50.0 for name in ("query", "query_objects") for end in ("", "_accuracy")
+            }
+            facts = facts_in_order(frame["id"].to_list(), answers, ["all"] * len(frame), np.arange(len(frame)))
+            row |= {"test_setting": test, "split": split} | prediction_columns(logits, facts)
+            rows.append(known | row)
             tables.append(predictions_table(frame["id"].to_list(), split, test, logits, answers))
     write_predictions(folder, tables)
     losses = np.log(2) * np.exp(-np.arange(STEPS // 10) / 50) + 0.05 * random.random(STEPS // 10)

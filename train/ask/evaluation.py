@@ -19,8 +19,8 @@ from train.config import RegionSettings
 from train.prepare import prepare_dataset
 from train.results.answers import AnswerFile, AnswerRecord, request_key
 from train.results.columns import TEST_SPLITS, Row
-from train.results.metrics import ExampleFacts, result_columns
 from train.results.provenance import provenance
+from train.results.scores import ExampleFacts, baseline_columns, facts_in_order, result_columns
 from train.results.store import read_results, start_run, write_results
 from travlr.baselines import best_unbound, dataset_baselines
 from travlr.corpora.items import MATCH
@@ -215,21 +215,15 @@ def make_record(request: Request, reply: Reply) -> AnswerRecord:
 def read_facts(examples: ShownExamples, split: str, count: int) -> ExampleFacts:
     """The facts that scores need about the first `count` examples of a split."""
     table = examples.dataset[split].columns("id", "answer", "objects").slice(0, count)
+    ids, answers = table["id"].to_pylist(), table["answer"].to_numpy().astype(bool)
     columns = {name: values[:count] for name, values in examples.columns(split).items()}
+    groups = columns["axis"].tolist()
     if examples.is_corpus:
         clusters = picture_clusters(columns["picture"], columns["couple"])
-    else:
-        names = ("row", "column", "colour", "shape", "size")  # without marks of the query
-        keys = [json.dumps(sorted([o[n] for n in names] for o in scene)) for scene in table["objects"].to_pylist()]
-        clusters = np.unique(keys, return_inverse=True)[1]
-    return ExampleFacts(
-        ids=table["id"].to_pylist(),
-        answers=table["answer"].to_numpy().astype(bool),
-        groups=columns["axis"].tolist(),
-        clusters=clusters,
-        items=columns["item"],
-        couples=columns["couple"],
-    )
+        return ExampleFacts(ids, answers, groups, clusters, columns["item"], columns["couple"])
+    names = ("row", "column", "colour", "shape", "size")  # without marks of the query
+    keys = [json.dumps(sorted([o[n] for n in names] for o in scene)) for scene in table["objects"].to_pylist()]
+    return facts_in_order(ids, answers, groups, np.unique(keys, return_inverse=True)[1])
 
 
 def result_rows(config: Evaluation, resolved: dict[str, Any], examples: ShownExamples, folder: Path) -> list[Row]:
@@ -264,6 +258,6 @@ def result_rows(config: Evaluation, resolved: dict[str, Any], examples: ShownExa
             answers = [records[split, setting, id] for id in facts.ids]
             row: Row = shared | {"test_setting": setting, "split": split} | result_columns(answers, facts)
             if split in unbound:
-                row |= {"floor_unbound": unbound[split].macro_f1, "floor_unbound_accuracy": unbound[split].accuracy}
+                row |= baseline_columns({"unbound": unbound[split]})
             rows.append(row)
     return rows

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import lightning as L
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -13,7 +14,7 @@ from torch.nn import functional
 from train.config import Recipe
 from train.data.inputs import IGNORED, NAME_TOKENS, PAIR_TOKENS, Encoded, Inputs
 from train.models.layers import Model, initial_std
-from train.results.scores import score_predictions
+from travlr.metrics import macro_f1, predictions_of
 
 
 class WordHead(nn.Module):
@@ -181,6 +182,6 @@ class Learner(L.LightningModule):
     def on_validation_epoch_end(self) -> None:
         logits, answers = (torch.cat(parts).numpy() for parts in zip(*self._validation_outputs, strict=True))
         self._validation_outputs.clear()
-        scores = score_predictions(answers.astype(bool), logits)
-        self.log("f1", scores.macro_f1, prog_bar=True, batch_size=len(answers), sync_dist=True)
-        self.log("accuracy", scores.accuracy, batch_size=len(answers), sync_dist=True)
+        answers, given = answers.astype(bool), predictions_of(logits)
+        self.log("f1", macro_f1(answers, given), prog_bar=True, batch_size=len(answers), sync_dist=True)
+        self.log("accuracy", 100 * float(np.mean(answers == given)), batch_size=len(answers), sync_dist=True)

@@ -19,8 +19,7 @@ from train.models.layers import Model
 from train.results.baselines import BaselineScore, QueryTexts, text_baselines
 from train.results.columns import TEST_SPLITS, Row
 from train.results.predictions import predictions_table
-from train.results.scores import by_group, couple_scores, score_predictions
-from train.results.store import result_row
+from train.results.scores import baseline_columns, facts_in_order, prediction_columns
 from travlr.baselines import best_unbound, dataset_baselines
 
 MAX_VISION = 1 << 26  # numbers of image states in memory at a time: 256 MiB
@@ -41,12 +40,11 @@ def test_matrix(data: RunData, model: Model, device: str, precision: str) -> tup
         baselines = text_baselines(train_texts, QueryTexts(examples.queries, examples.answers, examples.objects))
         if split in unbound:
             baselines["unbound"] = BaselineScore(unbound[split].macro_f1, unbound[split].accuracy)
-        scenes = np.unique(examples.grid, axis=0, return_inverse=True)[1]  # clusters for intervals
+        scenes = np.unique(examples.grid, axis=0, return_inverse=True)[1]
+        facts = facts_in_order(examples.ids, examples.answers, examples.groups.tolist(), scenes)
         for setting, logits in predict(model, examples, data.run.test_settings, torch_device, precision).items():
-            scores = score_predictions(examples.answers, logits, scenes)
-            groups = by_group(examples.answers, logits, examples.groups.tolist(), scenes)
-            couples = couple_scores(examples.answers, logits)
-            rows.append(result_row(setting, split, scores, baselines, groups, couples))
+            row: Row = {"test_setting": setting, "split": split}
+            rows.append(row | prediction_columns(logits, facts) | baseline_columns(baselines))
             predictions.append(predictions_table(examples.ids, split, setting, logits, examples.answers))
     return rows, predictions
 

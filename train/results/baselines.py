@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from train.results.scores import f1_scores
+from travlr.metrics import f1_scores
 from travlr.scene import COLOURS, SHAPES
 
 
@@ -82,6 +82,7 @@ def _votes(levels: list[np.ndarray], answers: np.ndarray) -> np.ndarray:
 
 
 def _baseline(answers: np.ndarray, votes: np.ndarray) -> BaselineScore:
-    hits, false_alarms = votes[answers].sum(), votes[~answers].sum()
-    counts = np.array([hits, answers.sum() - hits, false_alarms, (~answers).sum() - false_alarms])
-    return BaselineScore(100 * float(f1_scores(counts).mean()), 100 * float(counts[0] + counts[3]) / len(answers))
+    given = np.stack([votes, 1 - votes], axis=1)  # (N, 2): true, false
+    right = np.stack([answers, ~answers], axis=1)
+    counts = np.stack([given * right, right, given], axis=1).sum(axis=0)  # (3, 2)
+    return BaselineScore(100 * float(f1_scores(counts).mean()), 100 * float(counts[0].sum()) / len(answers))

@@ -14,8 +14,8 @@ Row = dict[str, Any]  # of results: the keys of `RESULT_COLUMNS`; None for an un
 TEST_SETTINGS = tuple(setting for setting in SETTINGS if setting != "mixed")  # mixed exists in training only
 TEST_SPLITS = tuple(split for split in SPLITS if split.startswith("test_"))
 
-# Baseline -> what its rule sees. `floor_NAME` is the column of its macro-F1, `floor_NAME_accuracy` of its accuracy.
-# The last is the best of the rules in `travlr.baselines`.
+# Baseline -> what its rule sees. The column `baseline_NAME` is its macro-F1, `baseline_NAME_accuracy` its accuracy. The
+# last is the best of the rules in `travlr.baselines`.
 BASELINES = {"query": "query", "query_objects": "query and number of objects", "unbound": "best unbound"}
 
 RESULT_COLUMNS: dict[str, type] = {
@@ -38,8 +38,8 @@ RESULT_COLUMNS: dict[str, type] = {
     "p_value": float,
     "above_random": bool,
     "test": str,  # the significance test of above_random
-    **{f"floor_{name}": float for name in BASELINES},  # percent
-    **{f"floor_{name}_accuracy": float for name in BASELINES},
+    **{f"baseline_{name}": float for name in BASELINES},  # percent
+    **{f"baseline_{name}_accuracy": float for name in BASELINES},
     "couples_right": float,  # percent of couples with both answers right
     "couples_low": float,  # 95 %, of couples_right
     "couples_high": float,
@@ -64,6 +64,10 @@ RESULT_COLUMNS: dict[str, type] = {
     "commit": str,  # of the code, "-dirty" where files differed from it
     "created": str,  # UTC, ISO 8601
     "config": str,  # JSON
+    "unparsed": float,  # percent of replies without an answer, as are the next three
+    "chance": float,  # accuracy of the best constant answer; of a coin, for training runs
+    "bias": float,  # by how much `bias_answer` is given more often than it is right, in points
+    "bias_answer": str,
     # Of evaluations (`evaluate.py`) alone; None in the rows of training runs.
     "origin": str,  # zero-shot, adapter or trained
     "form": str,  # the answer form
@@ -72,11 +76,7 @@ RESULT_COLUMNS: dict[str, type] = {
     "answers": str,  # generate or likelihood
     "image_style": str,
     "caption_style": str,
-    "unparsed": float,  # percent of replies without an answer, as are the next four
-    "chance": float,  # accuracy of the best constant answer
-    "bias": float,  # by how much `bias_answer` is given more often than it is right, in points
-    "bias_answer": str,
-    "calibrated_accuracy": float,  # with answers=likelihood, after batch calibration
+    "calibrated_accuracy": float,  # percent, with answers=likelihood, after batch calibration
     "objects": str,  # JSON: of form=read, objects found, missed, invented, misplaced, miscoloured, misshaped
     "input_tokens": int,
     "output_tokens": int,

@@ -11,8 +11,8 @@ from typing import Any
 
 from train.results.answers import read_answers
 from train.results.columns import Row
-from train.results.metrics import compare_settings
-from train.results.scores import LEVEL
+from train.results.scores import compare_settings
+from travlr.metrics import LEVEL
 
 WIDTH = 22  # of a column
 OBJECTS = ("found", "missed", "invented", "misplaced", "miscoloured", "misshaped")
@@ -42,11 +42,13 @@ LINES: dict[str, Callable[[Row], str]] = {
     "accuracy, %": lambda row: _percent(row["accuracy"]) + ("*" if row["above_random"] else ""),
     "macro-F1 [95 %]": lambda row: _with_interval(row, "macro_f1", "interval_low", "interval_high"),
     "both of a couple, %": lambda row: _percent(row["couples_right"]),
+    "ranked right [95 %]": lambda row: _with_interval(row, "ranked", "ranked_low", "ranked_high"),
+    "both ranked right, %": lambda row: _percent(row["both_ranked"]),
     "no answer, %": lambda row: _percent(row["unparsed"]),
     "bias": lambda row: f"{row['bias']:+.1f} {row['bias_answer']}" if isinstance(row["bias_answer"], str) else "",
     "calibrated, %": lambda row: _percent(row["calibrated_accuracy"]),
     "chance, %": lambda row: _percent(row["chance"]),
-    "best unbound rule, %": lambda row: _percent(row["floor_unbound_accuracy"]),
+    "best unbound rule, %": lambda row: _percent(row["baseline_unbound_accuracy"]),
     **{f"objects {name}, %": partial(_objects, name) for name in OBJECTS},
 }
 
@@ -89,8 +91,9 @@ def _comparisons(folder: Path, rows: Sequence[Row]) -> list[str]:
     for row in rows:
         comparison = compare_settings(answers, row["split"], "caption", "image", row["examples"])
         if row["test_setting"] == "image" and comparison is not None:
-            gap = f"{comparison.gap:+.1f} points [{comparison.low:+.1f}, {comparison.high:+.1f}]"
-            same = f"{comparison.agreement:.1f} % (independent answers: {comparison.expected:.1f} %)"
-            of = "" if comparison.examples == row["examples"] else f", of {comparison.examples:,} with both answers"
-            lines += ["", f"{row['split']}: gap (caption minus image) {gap}; same answer {same}{of}"]
+            gap, same = comparison
+            difference = f"{gap.difference:+.1f} points [{gap.low:+.1f}, {gap.high:+.1f}]"
+            agreed = f"{same.percent:.1f} % (independent answers: {same.by_chance:.1f} %)"
+            of = "" if gap.examples == row["examples"] else f", of {gap.examples:,} with both answers"
+            lines += ["", f"{row['split']}: gap (caption minus image) {difference}; same answer {agreed}{of}"]
     return lines

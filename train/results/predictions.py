@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from train.results.scores import predictions_of
 from travlr.files import replace_file
 from travlr.formats.columns import report_damage
+from travlr.metrics import predictions_of
 
 PREDICTIONS = "predictions.parquet"
 PREDICTION_SCHEMA = pa.schema(

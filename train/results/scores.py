@@ -1,162 +1,174 @@
-"""Scores of predictions, with intervals and a significance test.
-
-All scores are percent, 0 to 100, as the paper prints them. The metric is macro-F1 (paper, appendix B.1). A prediction
-is true if its logit, the log-odds of true as float32, is above 0.
-"""
+"""Score columns of results (`train.results.columns`), of training and of evaluations, and how two settings compare."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
 
 import numpy as np
 
-RESAMPLES = 1_000
-LEVEL = 0.01
-TEST = f"exact binomial, accuracy > 50 %, p < {LEVEL}"
+from train.results.answers import AnswerRecord
+from train.results.columns import Row
+from travlr.metrics import (
+    Agreement,
+    Comparison,
+    Scores,
+    agreement,
+    both_ranked,
+    calibrated_accuracy,
+    compare,
+    couples_in_order,
+    couples_right,
+    measure,
+    predictions_of,
+    proportion,
+    ranked,
+    reply_scores,
+)
+from travlr.questions import Outcome, measure_replies
+from travlr.questions.objects import ObjectErrors
 
 
 @dataclass(frozen=True)
-class Scores:
-    """Percent, but for `examples` and `p_value`.
+class ExampleFacts:
+    """What scores need of N examples, in order. answers: (N,) bool, whether the query is true. groups: N first items of
+    the pair. clusters: (N,) scenes or pictures, for intervals. items, couples: (N,) their names, "" for none
+    (`travlr.metrics.ranked`)."""
 
-    interval_low, interval_high: 95 % bootstrap interval of macro-F1 (see `score`). p_value: one-sided exact binomial
-    test that the accuracy is above 50 %. above_random: p_value below 0.01.
+    ids: Sequence[str]
+    answers: np.ndarray
+    groups: Sequence[str]
+    clusters: np.ndarray
+    items: np.ndarray
+    couples: np.ndarray
+
+
+def facts_in_order(
+    ids: Sequence[str], answers: np.ndarray, groups: Sequence[str], clusters: np.ndarray
+) -> ExampleFacts:
+    """The facts of examples of a split from its first one on, whose couples are items, too."""
+    couples = couples_in_order(answers)
+    return ExampleFacts(ids, answers, groups, clusters, couples, couples)
+
+
+# Columns -------------------------------------------------------------------------------------------------------------
+
+
+def prediction_columns(logits: np.ndarray, facts: ExampleFacts) -> Row:
+    """Score columns of one setting and split of a trained model: log-odds of true (N,). Chance is a coin's, 50 %.
+
+    Raises `ValueError` if a logit is not a number.
     """
+    given = predictions_of(logits)
 
-    examples: int
-    macro_f1: float
-    accuracy: float
-    f1_true: float
-    f1_false: float
-    interval_low: float
-    interval_high: float
-    p_value: float
-    above_random: bool
+    def scores(rows: np.ndarray) -> Scores:
+        return measure(facts.answers[rows], given[rows], facts.clusters[rows], chance=50.0)
+
+    return _columns(facts, scores, given == facts.answers, logits)
 
 
-def predictions_of(logits: np.ndarray) -> np.ndarray:
-    """Predictions (N,) bool of log-odds of true (N,). Raises `ValueError` if one is not a number."""
-    logits = np.asarray(logits, np.float32)
-    if np.isnan(logits).any():
-        raise ValueError(f"{np.isnan(logits).sum()} of {logits.size} logits are not numbers; the model has diverged")
-    return logits > 0
+def result_columns(answers: Sequence[AnswerRecord], facts: ExampleFacts) -> Row:
+    """Score columns of one setting and split of an evaluation; answers in the order of facts. A model that only ranks
+    has no accuracy: its columns are None."""
+    outcomes = [_outcome(answer) for answer in answers]
+
+    def scores(rows: np.ndarray) -> Scores:
+        return measure_replies([outcomes[row] for row in rows], facts.clusters[rows])
+
+    right = np.array([outcome.right for outcome in outcomes])
+    ranks = None
+    if {outcome.answer for outcome in outcomes} <= {"true", "false"}:
+        ranks = reply_scores([answer.score for answer in answers], [outcome.parsed for outcome in outcomes])
+        missing = np.array([answer.score is None for answer in answers])
+        ranks[missing & ~missing.all()] = np.nan  # where others have scores, an answer without one makes its item wrong
+    columns = _columns(facts, None if only_ranks(answers) else scores, right, ranks)
+    errors = [Counter(asdict(o.objects)) for o in outcomes if o.objects is not None]
+    columns["objects"] = json.dumps(dict(sum(errors, Counter()))) if errors else None
+    if all(answer.log_probabilities is not None for answer in answers):
+        columns["calibrated_accuracy"] = calibrated_accuracy(
+            [answer.answer for answer in answers], [answer.log_probabilities or {} for answer in answers]
+        )
+    for name in ("input_tokens", "output_tokens"):
+        counts = [getattr(answer, name) for answer in answers]
+        columns[name] = None if None in counts else sum(counts)
+    return columns
 
 
-def score_predictions(
-    answers: np.ndarray, logits: np.ndarray, clusters: np.ndarray | None = None, seed: int = 0
-) -> Scores:
-    """Scores of N predictions: answers (N,) bool, logits (N,) log-odds of true, clusters (N,) int or None.
-
-    F1 of a class that is neither predicted nor the answer is 0. The interval is between the 2.5 and 97.5 percentiles of
-    macro-F1 in 1,000 resamples of the examples, or of whole clusters, such as the examples that share a scene. All
-    resamples of faultless predictions are faultless; there the low end is macro-F1 times the accuracy that shows no
-    fault in so many examples (clusters) with a probability of 0.025. The binomial test ignores clusters; if one
-    answer is more frequent than the other, a constant answer can pass it.
-
-    Raises `ValueError` if there is nothing to score, or a logit is not a number.
-    """
-    truth, guess = np.asarray(answers, bool), predictions_of(logits)
-    if truth.shape != guess.shape or truth.ndim != 1 or not len(guess):
-        raise ValueError(f"answers {truth.shape} and logits {guess.shape}: needs (N,) of each and N of at least 1")
-    cells = 2 * ~truth + ~guess
-    counts = np.bincount(cells, minlength=4)
-    f1_true, f1_false = 100 * f1_scores(counts)
-    right = int(counts[0] + counts[3])
-    p_value = binomial_p_value(right, len(guess))
-    low, high = percentile_interval(100 * f1_scores(bootstrap_counts(cells, 4, clusters, seed)).mean(axis=1))
-    if right == len(guess):
-        low = float(f1_true + f1_false) / 2 * 0.025 ** (1 / cluster_count(clusters, len(guess)))
-    return Scores(
-        examples=len(guess),
-        macro_f1=float(f1_true + f1_false) / 2,
-        accuracy=100 * right / len(guess),
-        f1_true=float(f1_true),
-        f1_false=float(f1_false),
-        interval_low=low,
-        interval_high=high,
-        p_value=p_value,
-        above_random=p_value < LEVEL,
-    )
+def only_ranks(answers: Sequence[AnswerRecord]) -> bool:
+    """Whether replies are scores without answers: those of a matcher without a threshold."""
+    return any(a.score is not None for a in answers) and all(a.score is None or not a.reply for a in answers)
 
 
-def f1_scores(counts: np.ndarray) -> np.ndarray:
-    """F1 of true and of false (..., 2), from 0 to 1, of counts (..., 4): true predicted as true, true as false, false
-    as true, false as false."""
-    right = 2.0 * counts[..., [0, 3]]
-    total = right + (counts[..., 1] + counts[..., 2])[..., None]
-    return np.divide(right, total, out=np.zeros_like(right), where=total > 0)
+def _outcome(answer: AnswerRecord) -> Outcome:
+    objects = ObjectErrors(**answer.objects) if answer.objects is not None else None
+    return Outcome(answer.answer, answer.parsed, answer.right, objects)
 
 
-def bootstrap_counts(codes: np.ndarray, kinds: int, clusters: np.ndarray | None = None, seed: int = 0) -> np.ndarray:
-    """Numbers of examples of each kind in 1,000 bootstrap resamples of whole clusters: (1000, kinds).
+def _columns(
+    facts: ExampleFacts,
+    scores: Callable[[np.ndarray], Scores] | None,
+    right: np.ndarray,
+    ranks: np.ndarray | None,
+) -> Row:
+    """Columns of all examples, and `groups`. scores: of rows, None where there are only ranks. right: (N,) bool. ranks:
+    (N,) how much each query is held to be true, None where answers are not true or false."""
 
-    codes: (N,) the kind of each example, from 0. clusters: (N,) the cluster of each example; None: each is alone.
-    Clusters with equal counts are interchangeable, so a resample is a draw of how often each pattern of counts occurs.
-    """
-    codes = np.asarray(codes)
-    patterns, times = np.eye(kinds, dtype=np.int64), np.bincount(codes, minlength=kinds)
-    if clusters is not None and cluster_count(clusters, len(codes)) < len(codes):
-        names, place = np.unique(clusters, return_inverse=True)
-        counts = np.bincount(place * kinds + codes, minlength=len(names) * kinds).reshape(-1, kinds)
-        patterns, times = np.unique(counts, axis=0, return_counts=True)
-    return resample(patterns, times, seed)
+    def of_rows(rows: np.ndarray) -> Row:
+        row: Row = {"examples": len(rows)} if scores is None else asdict(scores(rows))
+        answers, couples, clusters = facts.answers[rows], facts.couples[rows], facts.clusters[rows]
+        if scores is not None:
+            first, both = couples_right(answers, right[rows], couples)
+            row |= _proportion_columns("couples_right", "couples", both, clusters[first])
+        if ranks is not None:
+            first, hits = ranked(ranks[rows], answers, facts.items[rows])
+            row |= _proportion_columns("ranked", "ranked", hits, clusters[first])
+            _, both = both_ranked(hits, couples[first])
+            row["both_ranked"] = 100 * float(both.mean()) if len(both) else None
+        return row
 
-
-def resample(patterns: np.ndarray, times: np.ndarray, seed: int = 0) -> np.ndarray:
-    """Sums (1000, K) over bootstrap resamples of clusters; patterns (P, K): their numbers, each so many times (P,)."""
-    total = int(times.sum())
-    draws = np.random.default_rng(seed).multinomial(total, times / total, size=RESAMPLES)
-    return np.asarray(draws @ patterns)
-
-
-def cluster_count(clusters: np.ndarray | None, examples: int) -> int:
-    """The number of clusters; None: each example is one."""
-    return examples if clusters is None else len(np.unique(clusters))
-
-
-def percentile_interval(values: np.ndarray) -> tuple[float, float]:
-    """Ends of the 95 % interval of resampled values: their 2.5 and 97.5 percentiles."""
-    low, high = np.percentile(values, [2.5, 97.5])
-    return float(low), float(high)
+    names, group = np.unique(np.asarray(facts.groups, str), return_inverse=True)
+    row = of_rows(np.arange(len(group)))
+    groups = {str(name): of_rows(np.flatnonzero(group == n)) for n, name in enumerate(names)}
+    row["groups"] = json.dumps(groups) if len(groups) > 1 else None
+    return row
 
 
-def binomial_p_value(right: int, examples: int, chance: float = 0.5) -> float:
-    """One-sided exact binomial test: the probability that chance gets at least `right` of `examples` right."""
-    from scipy.stats import binomtest  # takes long to import
-
-    return float(binomtest(right, examples, chance, alternative="greater").pvalue)
-
-
-def by_group(
-    answers: np.ndarray, logits: np.ndarray, groups: Sequence[str], clusters: np.ndarray | None = None
-) -> dict[str, Scores]:
-    """Scores of each group of examples, such as those with the same first item of the pair; groups: N names."""
-    answers, logits, names = np.asarray(answers), np.asarray(logits), np.asarray(groups)
-    scores = {}
-    for name in np.unique(names):
-        here = names == name
-        within = None if clusters is None else np.asarray(clusters)[here]
-        scores[str(name)] = score_predictions(answers[here], logits[here], within)
-    return scores
-
-
-def couple_scores(answers: np.ndarray, logits: np.ndarray) -> dict[str, float]:
-    """Couple accuracy, as columns of results: `couples_right`, percent of couples with both answers right, and
-    `couples_low` and `couples_high`, its 95 % interval. Empty unless the answers of examples 2k and 2k + 1 differ for
-    every k.
-
-    A couple is one query text, true in one scene and false in another (`travlr.sampling`): a coin gets 25 %, and an
-    answer that depends on the query alone 0 %. Examples must be in order and in whole couples; published data has none.
-    The interval is Wilson's, over couples.
-    """
-    answers = np.asarray(answers, bool)
-    if len(answers) % 2 or not len(answers) or (answers[0::2] == answers[1::2]).any():
+def _proportion_columns(name: str, interval: str, hits: np.ndarray, clusters: np.ndarray) -> Row:
+    """The percent of hits, and `interval`_low and `interval`_high; none where nothing is counted."""
+    if not len(hits):
         return {}
-    from scipy.stats import binomtest  # takes long to import
+    return dict(zip((name, f"{interval}_low", f"{interval}_high"), proportion(hits, clusters), strict=True))
 
-    right = predictions_of(logits) == answers
-    both = right[0::2] & right[1::2]
-    low, high = binomtest(int(both.sum()), len(both)).proportion_ci(method="wilson")
-    proportions = {"couples_right": both.mean(), "couples_low": low, "couples_high": high}
-    return {name: 100 * float(value) for name, value in proportions.items()}
+
+class Baseline(Protocol):
+    @property
+    def macro_f1(self) -> float: ...
+    @property
+    def accuracy(self) -> float: ...
+
+
+def baseline_columns(baselines: Mapping[str, Baseline]) -> Row:
+    """Columns of baselines, by the names of `train.results.columns.BASELINES`."""
+    scores = {f"baseline_{name}": baseline.macro_f1 for name, baseline in baselines.items()}
+    return scores | {f"baseline_{name}_accuracy": baseline.accuracy for name, baseline in baselines.items()}
+
+
+# Two settings --------------------------------------------------------------------------------------------------------
+
+
+def compare_settings(
+    answers: Sequence[AnswerRecord], split: str, first: str, second: str, count: int | None = None
+) -> tuple[Comparison, Agreement] | None:
+    """How accuracies of two settings on a split differ (the gap), and how often their answers agree: on the examples
+    with a parsed answer in both, of the first `count` with replies in both. None if there is none."""
+    settings = [{a.id: a for a in answers if (a.split, a.setting) == (split, name)} for name in (first, second)]
+    pairs = [(settings[0][id], settings[1][id]) for id in sorted(settings[0].keys() & settings[1].keys())[:count]]
+    pairs = [(a, b) for a, b in pairs if a.parsed is not None and b.parsed is not None]
+    if not pairs:
+        return None
+    right: list[list[Any]] = [[answer.right for answer in side] for side in zip(*pairs, strict=True)]
+    parsed: list[list[Any]] = [[answer.parsed for answer in side] for side in zip(*pairs, strict=True)]
+    return compare(*right), agreement(*parsed)

@@ -17,15 +17,12 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from train.results.baselines import BaselineScore
 from train.results.columns import RESULT_COLUMNS, Row
-from train.results.scores import TEST, Scores
 from travlr.files import replace_file
 from travlr.formats.columns import report_damage
 from travlr.settings import Log
@@ -97,26 +94,6 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 def is_finished(folder: Path) -> bool:
     return (Path(folder) / RESULTS).is_file()
-
-
-def result_row(
-    test_setting: str,
-    split: str,
-    scores: Scores,
-    baselines: Mapping[str, BaselineScore],
-    groups: Mapping[str, Scores] | None = None,
-    couples: Mapping[str, float] | None = None,
-) -> Row:
-    """The score columns of one row. baselines: of this split, by the names of `train.results.columns.BASELINES`.
-    groups, couples: as `train.results.scores.by_group` and `couple_scores` return them.
-    """
-    by_group = {name: asdict(part) for name, part in (groups or {}).items()}
-    row = {"test_setting": test_setting, "split": split, "test": TEST, **asdict(scores)}
-    row |= {"groups": json.dumps(by_group) if by_group else None}
-    row |= couples or {}
-    for name, baseline in baselines.items():
-        row |= {f"floor_{name}": baseline.macro_f1, f"floor_{name}_accuracy": baseline.accuracy}
-    return row
 
 
 def write_results(folder: Path, rows: Sequence[Row]) -> None:

@@ -160,7 +160,7 @@ def _group_lines(by_test: Mapping[tuple[str, str], Row], setting: str) -> list[s
 
 def _baseline_text(rows: Iterable[Row], split: str, name: str) -> str:
     """Macro-F1 of a baseline on a split, of each dataset of the rows."""
-    values = {row[f"floor_{name}"] for row in rows if row["split"] == split} - {None}
+    values = {row[f"baseline_{name}"] for row in rows if row["split"] == split} - {None}
     return " / ".join(f"{value:.2f}" for value in sorted(values))
 
 

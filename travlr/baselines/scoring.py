@@ -23,12 +23,13 @@ from travlr.corpora import is_corpus
 from travlr.dataset import open_dataset
 from travlr.files import replace_file
 from travlr.formats.manifest import read_manifest
+from travlr.metrics import couples_in_order, couples_right, macro_f1, proportion
 from travlr.scene import SPLITS
 from travlr.tasks import task_class
 
 FILE = "baselines.json"  # in the dataset's folder
 DEPTH = 12  # of a decision tree
-VERSION = 4  # of the rules; scores of another version are computed again
+VERSION = 5  # of the rules; scores of another version are computed again
 LEAST = 20  # examples in a leaf of a decision tree
 ALL = "all unbound features"  # but those of mentions and ink, whose many values make trees weaker
 TOGETHER = "all unbound features, mentions and ink"
@@ -91,7 +92,6 @@ def _scores(name: str, blind: str, rules: Sequence[Rule], splits: dict[str, Spli
         from sklearn.ensemble import HistGradientBoostingClassifier
         from sklearn.feature_extraction.text import HashingVectorizer
         from sklearn.linear_model import SGDClassifier
-        from sklearn.metrics import f1_score
         from sklearn.tree import DecisionTreeClassifier
         from threadpoolctl import threadpool_limits
     except ImportError:
@@ -118,18 +118,9 @@ def _scores(name: str, blind: str, rules: Sequence[Rule], splits: dict[str, Spli
         if split == "train" or not len(examples.answers):
             continue
         predictions = tree.predict(features(examples))
-        f1 = float(f1_score(examples.answers, predictions, average="macro"))
-        accuracy, interval, couples = _accuracy(predictions == examples.answers, examples.answers)
-        results.append(RuleScore(name, blind, split, accuracy, interval, 100 * f1, couples, len(predictions)))
+        right, couples = predictions == examples.answers, couples_in_order(examples.answers)
+        _, both = couples_right(examples.answers, right, couples)
+        accuracy, low, high = proportion(right, couples if len(both) else None)
+        f1, of_couples = macro_f1(examples.answers, predictions), 100 * float(both.mean()) if len(both) else None
+        results.append(RuleScore(name, blind, split, accuracy, (low, high), f1, of_couples, len(predictions)))
     return results
-
-
-def _accuracy(right: np.ndarray, answers: np.ndarray) -> tuple[float, tuple[float, float], float | None]:
-    """Accuracy, its 95 % interval over couples (over examples where there are none), and couples right, percent."""
-    units, couples = right[:, None], None
-    if len(right) % 2 == 0 and (answers[0::2] != answers[1::2]).all():
-        units = right.reshape(-1, 2)
-        couples = 100 * float(units.all(axis=1).mean())
-    accuracy = 100 * float(right.mean())
-    half = 196 * float(units.mean(axis=1).std() / np.sqrt(len(units)))
-    return accuracy, (max(accuracy - half, 0.0), min(accuracy + half, 100.0)), couples

@@ -159,7 +159,7 @@ def results_{form}(doc, replies):
 
 """
 _METRIC_LINES = [
-    *(f"{name} = lmms.{name}\n" for name in METRICS),
+    *(f'{name} = lmms.METRICS["{name}"]\n' for name in METRICS),
     *(f'{name} = lmms.objects("{name}")\n' for name in OBJECTS),
 ]
 

@@ -62,9 +62,9 @@ def _of_records(name: str, value: Callable[[Sequence[records.Record]], Any]) -> 
     return metric(name=name)(make)
 
 
-macro_f1 = _of_records("macro_f1", records.macro_f1)
-unparsed = _of_records("unparsed", records.unparsed)
-couples_right = _of_records("couples_right", records.couples_right)
+macro_f1, unparsed, couples_right = (
+    _of_records(name, records.METRICS[name]) for name in ("macro_f1", "unparsed", "couples_right")
+)
 
 
 def _object_counts(replies: Sequence[records.Record]) -> dict[str, int]:

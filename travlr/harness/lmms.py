@@ -17,13 +17,13 @@ from travlr.harness.records import Record
 
 Doc = Mapping[str, Any]
 Grid = tuple[int, int] | None
-METRICS = ("accuracy", "macro_f1", "unparsed", "couples_right")
+METRICS = records.METRICS
 OBJECTS = ("found", "missed", "invented", "misplaced", "miscoloured", "misshaped")  # metrics of the form `read`
 
 
 def metrics(form: str) -> tuple[str, ...]:
     """The metrics of an answer form."""
-    return METRICS + (OBJECTS if form == "read" else ())
+    return (*METRICS, *(OBJECTS if form == "read" else ()))
 
 
 def pictures(doc: Doc) -> list[Any]:
@@ -63,12 +63,6 @@ def results(doc: Doc, reply: str, form: str) -> dict[str, Record]:
     outcome = questions.score_reply(reply, questions.make_question(example, form))
     record = {"id": example.id, **records.example_facts(example), **asdict(outcome)}
     return dict.fromkeys(metrics(form), record) | {"accuracy": record | {"score": float(outcome.right)}}
-
-
-accuracy = records.accuracy
-macro_f1 = records.macro_f1
-unparsed = records.unparsed
-couples_right = records.couples_right
 
 
 def objects(name: str) -> Any:

@@ -10,11 +10,12 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from travlr.dataset import Example
-from travlr.questions import Outcome, Summary, summary
+from travlr.metrics import Scores, couples_right
+from travlr.questions import Outcome, measure_replies
 from travlr.questions.objects import ObjectErrors
 from travlr.scene import Scene
 
@@ -39,38 +40,27 @@ def scene_key(scene: Scene) -> str:
     return hashlib.sha256(json.dumps(places).encode()).hexdigest()[:16]
 
 
-def accuracy(records: Sequence[Record]) -> float:
-    return _summary(records).accuracy / 100
-
-
-def macro_f1(records: Sequence[Record]) -> float:
-    """Mean F1 of the right answers that occur; for the form `read` the F1 of objects."""
-    return _summary(records).macro_f1 / 100
-
-
-def unparsed(records: Sequence[Record]) -> float:
-    """Part of the replies that give no answer."""
-    return _summary(records).unparsed / 100
-
-
-def _summary(records: Sequence[Record]) -> Summary:
+def measure_records(records: Sequence[Record]) -> Scores:
+    """The scores of replies, in percent."""
     outcomes = [
         Outcome(r["answer"], r["parsed"], r["right"], r["objects"] and ObjectErrors(**r["objects"])) for r in records
     ]
-    return summary(outcomes)
+    return measure_replies(outcomes)
 
 
-def couples_right(records: Sequence[Record]) -> float:
+def _part_of_couples(records: Sequence[Record]) -> float:
     """Part of the couples with both answers right, over couples of which both were asked; NaN without such."""
-    couples: dict[str, list[Record]] = {}
-    for record in records:
-        if record["couple"] is None:
-            return math.nan
-        couples.setdefault(record["couple"], []).append(record)
-    whole = [couple for couple in couples.values() if len(couple) == 2]
-    if not whole or any(first["truth"] == second["truth"] for first, second in whole):
-        return math.nan
-    return sum(first["right"] and second["right"] for first, second in whole) / len(whole)
+    truth, right, couples = ([record[name] for record in records] for name in ("truth", "right", "couple"))
+    _, both = couples_right(truth, right, [couple or "" for couple in couples])
+    return float(both.mean()) if len(both) else math.nan
+
+
+METRICS: dict[str, Callable[[Sequence[Record]], float]] = {
+    "accuracy": lambda records: measure_records(records).accuracy / 100,
+    "macro_f1": lambda records: measure_records(records).macro_f1 / 100,
+    "unparsed": lambda records: measure_records(records).unparsed / 100,
+    "couples_right": _part_of_couples,
+}
 
 
 def object_counts(records: Sequence[Record]) -> dict[str, int]:

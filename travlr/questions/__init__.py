@@ -9,7 +9,7 @@ Read `forms` (questions and their right answers) first, then `parsing`, `objects
 
 from travlr.questions.forms import FORMS, PROMPTS, WORDING_VERSION, Question, make_question, messages, most_tokens
 from travlr.questions.parsing import parse
-from travlr.questions.scoring import Outcome, Summary, score, score_reply, summary
+from travlr.questions.scoring import Outcome, measure_replies, score, score_reply
 
 __all__ = [
     "FORMS",
@@ -17,12 +17,11 @@ __all__ = [
     "WORDING_VERSION",
     "Outcome",
     "Question",
-    "Summary",
     "make_question",
+    "measure_replies",
     "messages",
     "most_tokens",
     "parse",
     "score",
     "score_reply",
-    "summary",
 ]

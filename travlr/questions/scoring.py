@@ -1,11 +1,13 @@
-"""Scores of parsed answers. A reply that could not be parsed counts as wrong, and `Summary.unparsed` counts it too."""
+"""Scores of parsed answers. A reply that could not be parsed counts as wrong, and `Scores.unparsed` counts it too."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import numpy as np
+
+from travlr.metrics import Scores, Values, bootstrap_interval, measure
 from travlr.questions.forms import Question
 from travlr.questions.objects import ObjectErrors, compare_objects, objects_text
 from travlr.questions.parsing import parse
@@ -21,25 +23,6 @@ class Outcome:
     parsed: str | None
     right: bool
     objects: ObjectErrors | None = None
-
-
-@dataclass(frozen=True)
-class Summary:
-    """Scores of N replies, in percent.
-
-    macro_f1: mean over the right answers that occur of the F1 of each; for `read` the F1 of objects. unparsed: replies
-    that give no answer. bias: by how many points the answer `bias_answer` is given more often than it is right, over
-    parsed replies; the answer with the largest excess, None without one. chance: accuracy of the best constant
-    answer, 0 for `read`.
-    """
-
-    examples: int
-    accuracy: float
-    macro_f1: float
-    unparsed: float
-    bias: float
-    bias_answer: str | None
-    chance: float
 
 
 def score(parsed: str | Scene | None, question: Question) -> Outcome:
@@ -65,43 +48,36 @@ def _still_thinking(reply: str) -> bool:
     return "\n" in reply.strip() and "answer" not in reply.lower()
 
 
-def summary(outcomes: Sequence[Outcome]) -> Summary:
-    """Scores of all replies of one model in one form. Raises `ValueError` where there are none."""
-    if not outcomes:
-        raise ValueError("no replies to score")
-    total = len(outcomes)
-    right = sum(o.right for o in outcomes)
-    unparsed = sum(o.parsed is None for o in outcomes)
+def measure_replies(outcomes: Sequence[Outcome], clusters: Values | None = None) -> Scores:
+    """Scores of all replies of one model in one form; for `read`, macro-F1 is the F1 of objects, and there is no
+    chance. Raises `ValueError` where there are none."""
     objects = [o.objects for o in outcomes if o.objects is not None]
-    bias, bias_answer, chance = 0.0, None, 0.0
-    if objects:
-        macro = _object_f1(objects)
-    else:
-        macro = macro_f1([o.answer for o in outcomes], [o.parsed for o in outcomes])
-        chance = 100 * max(Counter(o.answer for o in outcomes).values()) / total
-        bias, bias_answer = _bias([(o.answer, o.parsed) for o in outcomes if o.parsed is not None])
-    return Summary(total, 100 * right / total, macro, 100 * unparsed / total, bias, bias_answer, chance)
+    if not objects:
+        return measure([o.answer for o in outcomes], [o.parsed for o in outcomes], clusters)
+    # A list is right, wrong or none; which it is says nothing.
+    given = [None if o.parsed is None else str(o.right) for o in outcomes]
+    counts = np.array([_object_counts(errors) for errors in objects])
+    low, high = bootstrap_interval(counts, _object_f1, clusters)
+    return replace(
+        measure(["True"] * len(given), given, clusters),
+        macro_f1=float(_object_f1(counts.sum(axis=0))),
+        interval_low=low,
+        interval_high=high,
+        bias=0.0,
+        bias_answer=None,
+        chance=0.0,
+        p_value=None,
+        above_random=None,
+        test=None,
+    )
 
 
-def macro_f1(answers: Sequence[str], parsed: Sequence[str | None]) -> float:
-    """Mean F1 of the right answers that occur, in percent; F1 is 0 for one that no reply gives."""
-    right, replies = Counter(answers), Counter(parsed)
-    hits = Counter(a for a, p in zip(answers, parsed, strict=True) if a == p)
-    return 100 * sum(2 * hits[a] / (right[a] + replies[a]) for a in right) / len(right)
+def _object_counts(errors: ObjectErrors) -> tuple[int, int]:
+    """Twice the objects that are right, and objects of the scene plus objects of the reply."""
+    both = errors.found + errors.misplaced + errors.miscoloured + errors.misshaped
+    return 2 * errors.found, 2 * both + errors.missed + errors.invented
 
 
-def _object_f1(objects: Sequence[ObjectErrors]) -> float:
-    right = sum(e.found for e in objects)
-    almost = sum(e.misplaced + e.miscoloured + e.misshaped for e in objects)
-    in_scenes = right + almost + sum(e.missed for e in objects)
-    in_replies = right + almost + sum(e.invented for e in objects)
-    return 100 * 2 * right / max(in_scenes + in_replies, 1)
-
-
-def _bias(pairs: Sequence[tuple[str, str]]) -> tuple[float, str | None]:
-    if not pairs:
-        return 0.0, None
-    right, replies = (Counter(values) for values in zip(*pairs, strict=True))
-    answer = max(sorted({*right, *replies}), key=lambda a: replies[a] - right[a])
-    excess = 100 * (replies[answer] - right[answer]) / len(pairs)
-    return excess, answer if excess else None
+def _object_f1(counts: np.ndarray) -> np.ndarray:
+    """F1 (...), percent, of sums (..., 2) of `_object_counts`."""
+    return np.asarray(100 * counts[..., 0] / np.maximum(counts[..., 1], 1))
