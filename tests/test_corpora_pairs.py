@@ -122,7 +122,7 @@ def test_the_plain_form_says_all_that_a_row_can_hold(tmp_path: Path) -> None:
     dataset = convert(tmp_path / "own.json", tmp_path / "out", images=tmp_path, crop="true")
     truths = [("a.png", "x", True), ("a.png", "y", True), ("a.png", "z", False), ("b.webp", "z", True)]
     assert facts(dataset) == [*truths, ("b.webp", "x", False)]
-    assert [form["couple"] for form in forms(dataset)] == ["c"] * 5 and forms(dataset)[4]["labels"] == {"word": "z"}
+    assert [form["couple"] for form in forms(dataset)] == ["own/c"] * 5 and forms(dataset)[4]["labels"] == {"word": "z"}
     assert {example.pair for example in dataset["test_ind"]} == {("Attribute/color", "vg")}
     assert Image.open(io.BytesIO(dataset["test_ind"][3].image)).format == "PNG"
     assert dataset["test_ind"][3].picture().size == (3, 3)

@@ -67,6 +67,8 @@ def items_of(stem: str, number: int, record: Record) -> list[Item]:
     name = f"{stem}/{number}"
     if len(items) > 1:
         items = [{**item, "couple": name} for item in items]
+    elif couple := items[0].get("couple"):  # which another file may have, too
+        items[0]["couple"] = f"{stem}/{couple}"
     return [Item(id=f"{name}/{n}" if len(items) > 1 else name, **item) for n, item in enumerate(items)]
 
 
