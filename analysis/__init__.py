@@ -17,7 +17,7 @@ _HOME = {
     "FIGURES": "figures",
     "Runs": "frames",
     "TABLES": "tables",
-    "compare_runs": "tables",
+    "compare_runs": "comparison",
     "draw": "figures",
     "read_runs": "frames",
     "save": "figures",

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,8 +27,12 @@ from analysis.figures_of_predictions import (
 from analysis.figures_of_runs import draw_loss, draw_subsets, draw_transfer, require_one
 from analysis.frames import Runs
 from analysis.plotting import STYLE, save
+from train.results.columns import in_order, main_test_setting
+from travlr.tasks import TASKS, is_task, short_name
 
-__all__ = ["FIGURES", "FigureKind", "draw", "rates", "save"]
+__all__ = ["FIGURES", "FigureKind", "draw", "list_figures", "rates", "save"]
+
+INFORMATIVE = ("image+caption", "mixed", "image", "caption")  # training settings, those with most modalities first
 
 
 @dataclass(frozen=True)
@@ -87,3 +91,36 @@ def draw(figure: str, runs: Runs, **where: Any) -> Figure:
             require_one(results, "dataset")
             return kind.draw(runs.examples(results["dataset"].iloc[0], ("train", "test_ind", "test_ood")), results)
         return kind.draw(runs.predictions(**where), results)
+
+
+def list_figures(runs: Runs) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Kind, file and chosen results of each figure of a report: by task, figures of several runs first, transfer
+    before all; then those of one run of each dataset, model and setting: converged, like a run of Table 2, of the
+    lowest seed, and trained longest."""
+    results = runs.trainings
+    known = results[results["task"].map(is_task)]
+    for task in sorted({*results["task"]} - {*known["task"]}):
+        runs.skipped.append(f"no figures of the task {task}; name yours with --task")
+    for task in in_order(known["task"], TASKS):
+        for kind in in_order((kind for kind, one in FIGURES.items() if one.of in ("results", "curves")), ["transfer"]):
+            yield kind, f"{kind}-{short_name(task)}", {"task": task}
+        digests = known.loc[(known["task"] == task) & known["dataset"].isin(runs.datasets), "dataset"].unique()
+        for digest in digests:
+            yield "dataset", f"dataset-{short_name(task)}-{digest[:8]}", {"dataset": digest, "task": task}
+    rows = known.drop_duplicates("name").assign(
+        later=lambda rows: ~rows["converged"], other=lambda rows: rows["variant"] != "",
+        shorter=lambda rows: -rows["steps"].fillna(0),
+    )  # fmt: skip
+    rows = rows[rows["dataset"].isin(runs.datasets)].sort_values(["later", "other", "seed", "shorter", "name"])
+    first = rows.drop_duplicates(["task", "dataset", "model", "setting"])
+    bimodal = first.sort_values("setting", key=lambda column: column.map(INFORMATIVE.index), kind="stable")
+    bimodal = bimodal.drop_duplicates(["task", "dataset", "model"])
+    for row in first.sort_values("name").to_dict("records"):
+        tests = {*results.loc[results["name"] == row["name"], "test_setting"]}
+        for kind, figure in FIGURES.items():
+            if figure.of == "predictions" and figure.suits(row["task"]) and tests >= {*figure.tests}:
+                if not figure.tests:
+                    where = {"name": row["name"], "test_setting": main_test_setting(row["setting"])}
+                    yield kind, f"{kind}-{row['name']}", where
+                elif row["name"] in set(bimodal["name"]):
+                    yield kind, f"{kind}-{row['name']}", {"name": row["name"]}

@@ -157,11 +157,11 @@ def pivot(name: str, title: str, cells: pd.DataFrame, layout: Layout, notes: Seq
     """The table of cells, which have the columns of `average`, and `source`."""
     cells = cells.reset_index(drop=True)
     ours = cells["source"] != PAPER
-    above = cells["above"].fillna(False).astype(bool) & ours
+    differs = cells["differing"].fillna("") != ""
+    above = cells["above"].fillna(False).astype(bool) & ours & ~differs
     column_keys = [*layout.columns]
     blocks = [cells[one] for one in (*layout.blocks, *column_keys) if one in cells] or [ours]
     best = above & (cells["mean"] == cells["mean"].where(above).groupby(blocks, dropna=False).transform("max"))
-    differs = cells["differing"].fillna("") != ""
     marks = [
         " ".join(mark for mark, holds in zip(("best", "above", "own", "paper", "differs"), line, strict=True) if holds)
         for line in zip(best, above, cells["own"].fillna(False).astype(bool), ~ours, differs, strict=True)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
@@ -28,22 +28,20 @@ from analysis.pivots import Table, has_ours, label_runs
 from analysis.render import plain_table, to_html, write_table
 from analysis.tables import TABLES
 from analysis.verdict import judge
-from train.results.columns import in_order, main_test_setting
 from train.results.store import REPORT
 from travlr.settings import Log, UsageError, run_command
-from travlr.tasks import TASKS, add_task_option, is_task, short_name
+from travlr.tasks import add_task_option
 from travlr.viewer import render_page
 from travlr.workers import Progress
 
 PAGE, TEMPLATE = "report.html", Path(__file__).with_name("report.html.j2")
 RUN_FACTS = ["model", "size", "setting", "task", "seed", "initial", "experiment", "steps", "train_examples",
              "parameters", "converged", "train_seconds", "precision", "hardware", "commit"]  # fmt: skip
-INFORMATIVE = ("image+caption", "mixed", "image", "caption")  # training settings, those with most modalities first
 
 
 @dataclass
 class Report:
-    """The parts of the page. figures: by heading, (file, caption) of each."""
+    """The parts of the page. figures: by what they show, (file, caption) of each."""
 
     runs: Runs
     out: Path
@@ -92,55 +90,18 @@ def add_tables(report: Report) -> None:
                 report.empty.append(table.title)
 
 
-def list_figures(runs: Runs) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Kind, file and chosen results of each figure: by task, figures of several runs first; then those of one run of
-    each dataset, model and setting: converged, like a run of Table 2, of the lowest seed, and trained longest."""
-    from analysis.figures import FIGURES
-
-    results = runs.trainings
-    known = results[results["task"].map(is_task)]
-    for task in sorted({*results["task"]} - {*known["task"]}):
-        runs.skipped.append(f"no figures of the task {task}; name yours with --task")
-    for task in in_order(known["task"], TASKS):
-        for kind, figure in FIGURES.items():
-            if figure.of in ("results", "curves"):
-                yield kind, f"{kind}-{short_name(task)}", {"task": task}
-        digests = known.loc[(known["task"] == task) & known["dataset"].isin(runs.datasets), "dataset"].unique()
-        for digest in digests:
-            yield "dataset", f"dataset-{short_name(task)}-{digest[:8]}", {"dataset": digest, "task": task}
-    rows = known.drop_duplicates("name").assign(
-        later=lambda rows: ~rows["converged"], other=lambda rows: rows["variant"] != "",
-        shorter=lambda rows: -rows["steps"].fillna(0),
-    )  # fmt: skip
-    rows = rows[rows["dataset"].isin(runs.datasets)].sort_values(["later", "other", "seed", "shorter", "name"])
-    first = rows.drop_duplicates(["task", "dataset", "model", "setting"])
-    bimodal = first.sort_values("setting", key=lambda column: column.map(INFORMATIVE.index), kind="stable")
-    bimodal = bimodal.drop_duplicates(["task", "dataset", "model"])
-    for row in first.sort_values("name").to_dict("records"):
-        tests = {*results.loc[results["name"] == row["name"], "test_setting"]}
-        for kind, figure in FIGURES.items():
-            if figure.of == "predictions" and figure.suits(row["task"]) and tests >= {*figure.tests}:
-                if not figure.tests:
-                    where = {"name": row["name"], "test_setting": main_test_setting(row["setting"])}
-                    yield kind, f"{kind}-{row['name']}", where
-                elif row["name"] in set(bimodal["name"]):
-                    yield kind, f"{kind}-{row['name']}", {"name": row["name"]}
-
-
 def add_figures(report: Report, log: Log) -> None:
-    """Draw the figures, by kind; those of several runs first."""
-    from analysis.figures import draw
+    """Draw the figures, by what they show."""
+    from analysis.figures import FIGURES, draw, list_figures
 
     wanted = list(list_figures(report.runs))
     with Progress(len(wanted), log, "figures") as progress:
         for kind, name, where in wanted:
             with left_out(report.runs.skipped, f"figure {name}: "):
                 figure = draw(kind, report.runs, **where)
-                caption = str(figure.get_label()) or " ".join(text.get_text() for text in figure.texts)
-                report.figures.setdefault(kind, []).append((report.save_figure(figure, name), caption))
+                about = FIGURES[kind].caption
+                report.figures.setdefault(about, []).append((report.save_figure(figure, name), str(figure.get_label())))
             progress.advance(1)
-    several = [kind for kind in report.figures if kind in ("transfer", "subsets", "loss", "dataset")]
-    report.figures = {kind: report.figures[kind] for kind in in_order(report.figures, ["transfer", *several])}
 
 
 def add_sections(report: Report) -> None:

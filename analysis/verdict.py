@@ -45,7 +45,8 @@ def _judge_trainings(results: pd.DataFrame) -> Iterator[str]:
             part += f"{own['accuracy'].max():.1f} % right"
             other = "caption" if setting == "image" else "image"
             if len(transfer := of_setting[of_setting["test_setting"] == other]):
-                part += f", and from {MODALITIES[other]} at best {transfer['accuracy'].max():.1f} %"
+                carries = "which carries over" if _above(transfer)[0].any() else "and it does not carry over"
+                part += f", {carries}: from {MODALITIES[other]} at best {transfer['accuracy'].max():.1f} %"
             parts.append(part)
         if parts:
             yield f"{task}: models reason over {_listed(over)}. {_sentence('; '.join(parts))} (test_ood)."

@@ -14,9 +14,10 @@ import pytest
 from selenium.webdriver.common.by import By
 
 from analysis import figures
+from analysis.figures import list_figures
 from analysis.frames import read_runs
 from analysis.render import to_markdown
-from analysis.report import list_figures, main
+from analysis.report import main
 from analysis.tables import SPLITS, TABLES
 from analysis.verdict import judge
 from tests.corpus_files import convert, draw
@@ -216,7 +217,7 @@ def test_verdict_compares_with_the_best_unbound_rule() -> None:
             rows += made(where, model="uniter", setting=setting, task="cardinality", seed=0, **about)
     (line,) = judge(runs_of(rows))
     assert line.startswith("cardinality: models reason over captions.") and "70.0 %" in line
-    assert "90.0 %" in line and "60.0 %" in line and "from pictures at best 50.0 %" in line
+    assert "90.0 %" in line and "60.0 %" in line and "it does not carry over: from pictures at best 50.0 %" in line
 
 
 def test_verdict_names_gap_and_ranked_items(grid: Path) -> None:
