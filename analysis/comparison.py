@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.frames import Runs
-from analysis.pivots import Table, signed
+from analysis.pivots import Table, format_signed
 from travlr.metrics import LEVEL, compare, holm
 
 
@@ -35,7 +35,7 @@ def compare_runs(runs: Runs, name_a: str, name_b: str) -> Table:
         "Examples": data["examples"].map("{:,}".format),
         **{letter: data[name].map("{:.2f}".format) for letter, name in (("A", "first"), ("B", "second"))},
         "A - B [95 %]": [
-            f"{signed(d)} [{signed(low)}, {signed(high)}]"
+            f"{format_signed(d)} [{format_signed(low)}, {format_signed(high)}]"
             for d, low, high in data[["difference", "low", "high"]].to_numpy()
         ],
         "A right": data["first_only"].astype(str),

@@ -19,7 +19,7 @@ from travlr.tasks.quantifiers import FAMILIES
 SEPARATOR = "\t"  # of the items of a pair
 
 
-def examples_of(dataset: Dataset, split: str) -> pd.DataFrame:
+def describe_examples(dataset: Dataset, split: str) -> pd.DataFrame:
     """A row for each of the N examples of a split.
 
     id, split, task, query, answer; pair (its items joined by spaces) and kind (its first item: axis, shape, quantifier,

@@ -16,7 +16,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from analysis.examples import constant, examples_of
+from analysis.examples import constant, describe_examples
 from train.results.answers import read_answers
 from train.results.columns import RESULT_COLUMNS, TEST_SPLITS, main_test_setting
 from train.results.predictions import read_predictions
@@ -90,23 +90,27 @@ class Runs:
         return replace(self, results=self.results[self.results["name"].isin(names)].reset_index(drop=True))
 
     def examples(self, digest: str, splits: Sequence[str] = TEST_SPLITS) -> pd.DataFrame:
-        """Splits of a dataset with the columns of `examples_of`, each read once. Raises `ValueError` where the dataset
-        was not found."""
+        """Splits of a dataset with the columns of `describe_examples`, each read once.
+
+        Raises `ValueError` where the dataset was not found.
+        """
         if digest not in self.datasets:
             raise ValueError(f"dataset {digest[:16]}: not found; say where it is with data=[FOLDER]")
         key = (digest, *splits)
         if key not in self._examples:
             dataset = self.datasets[digest]
-            self._examples[key] = concat([examples_of(dataset, split) for split in splits if split in dataset.splits])
+            self._examples[key] = concat(
+                [describe_examples(dataset, split) for split in splits if split in dataset.splits]
+            )
         return self._examples[key]
 
     def predictions(self, **where: Any) -> pd.DataFrame:
         """A row for each answer of the results that `choose` chooses.
 
-        Columns: those of `examples_of`; `RUN_COLUMNS` and test_setting; score (log-odds of true, or another score that
-        is higher for true), prediction (of the query; missing where a reply says neither true nor false), right; and of
-        evaluations `REPLY_COLUMNS`: the parsed answer, the right one, the reply, and of form=read the errors. Runs
-        whose dataset or predictions are missing are in `skipped` and left out here.
+        Columns: those of `describe_examples`; `RUN_COLUMNS` and test_setting; score (log-odds of true, or another score
+        that is higher for true), prediction (of the query; missing where a reply says neither true nor false), right;
+        and of evaluations `REPLY_COLUMNS`: the parsed answer, the right one, the reply, and of form=read the errors.
+        Runs whose dataset or predictions are missing are in `skipped` and left out here.
         """
         parts = []
         for name, rows in self.choose(**where).groupby("name", observed=True, sort=False):

@@ -143,7 +143,7 @@ def overlay(image: Image.Image, values: np.ndarray, most: float) -> np.ndarray:
     return np.rint(grey * (1 - strength) + colours * strength).astype(np.uint8)
 
 
-def open_picture(path: Path) -> Image.Image:
+def read_picture_file(path: Path) -> Image.Image:
     """A user's picture, RGB, transparent parts on white. Regions are found by its name."""
     with Image.open(path) as file:
         picture = on_white(file)
@@ -159,7 +159,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--occlusion", action="store_true", help="cover parts of the picture, also for these models")
     parser.add_argument("--out", type=Path, default=Path("heatmap.png"), metavar="FILE", help="(default: %(default)s)")
     options = parser.parse_args(arguments)
-    image = open_picture(options.image)
+    image = read_picture_file(options.image)
     maps = heat(load_model_of(options), image, options.text, options.occlusion)
     options.out.parent.mkdir(parents=True, exist_ok=True)
     draw_heat_map(maps, image, options.model).savefig(options.out)

@@ -94,25 +94,25 @@ def subtract(cells: pd.DataFrame, others: pd.DataFrame, on: Sequence[str]) -> pd
 Row = Mapping[str, float]
 
 
-def signed(difference: float) -> str:
+def format_signed(difference: float) -> str:
     """ "+1.20"; no difference is +0.00."""
     return f"{round(difference, 2) + 0.0:+.2f}"
 
 
-def score(cell: Row) -> str:
+def format_score(cell: Row) -> str:
     return "" if math.isnan(cell["mean"]) else score_text(cell["mean"])
 
 
 def score_and_difference(cell: Row) -> str:
     """As in Table 2: 65.94 (-1.02)."""
-    return score(cell) + ("" if math.isnan(cell["difference"]) else f" ({signed(cell['difference'])})")
+    return format_score(cell) + ("" if math.isnan(cell["difference"]) else f" ({format_signed(cell['difference'])})")
 
 
-def difference(cell: Row) -> str:
-    return "" if math.isnan(cell["difference"]) else signed(cell["difference"])
+def format_difference(cell: Row) -> str:
+    return "" if math.isnan(cell["difference"]) else format_signed(cell["difference"])
 
 
-def deviation(cell: Row) -> str:
+def format_deviation(cell: Row) -> str:
     """Of n - 1; "-" for a single run."""
     return "" if math.isnan(cell["mean"]) else "-" if math.isnan(cell["deviation"]) else f"{cell['deviation']:.2f}"
 

@@ -23,11 +23,11 @@ from analysis.pivots import (
     Table,
     average,
     count,
-    deviation,
-    difference,
+    format_deviation,
+    format_difference,
+    format_score,
     number,
     pivot,
-    score,
     score_and_difference,
     score_and_interval,
     subtract,
@@ -93,7 +93,7 @@ class Spec:
 # Which results -------------------------------------------------------------------------------------------------------
 
 
-def plain(results: pd.DataFrame) -> pd.DataFrame:
+def choose_plain(results: pd.DataFrame) -> pd.DataFrame:
     """Runs like those of Table 2 of the paper."""
     return of_variant(results, "")
 
@@ -154,7 +154,7 @@ def hours_cells() -> pd.DataFrame:
 # The tables ----------------------------------------------------------------------------------------------------------
 
 LINES = "task model source"
-STATISTICS = {"Mean": score, "Stdev.": deviation, "Seeds": count("seeds")}
+STATISTICS = {"Mean": format_score, "Stdev.": format_deviation, "Seeds": count("seeds")}
 
 
 def _architectures(name: str, task: str, setting: str) -> Spec:
@@ -245,7 +245,7 @@ SPECS = {
     ),
     "table14": Spec(
         "Table 14. Mean macro-F1 trained in mixed, less trained on the part of the data in one setting",
-        lay_out(LINES, "split test_setting", {"": difference}),
+        lay_out(LINES, "split test_setting", {"": format_difference}),
         lambda results: of_variant(results[results["setting"] == "mixed"], "", models=BIMODAL),
         baseline=parts_of_mixed,
         split="",
@@ -265,7 +265,7 @@ SPECS = {
     ),
     "table8": Spec(
         "Table 8. Trainable parameters, millions",
-        lay_out("model variant size source", "task", {"": score}),
+        lay_out("model variant size source", "task", {"": format_score}),
         once_for_each_run,
         value="millions",
         split="",
@@ -361,7 +361,7 @@ def few_shot(runs: Runs) -> Table:
     )
     printed = pd.DataFrame(TABLE_9, columns=[*lines][:-1]).assign(name="paper", when="above random", text="no")
     printed = printed.assign(source=PAPER, differing="")
-    layout = Layout(lines, {"when": ""}, {"": score}, ["name"], ORDERS, WORDS)
+    layout = Layout(lines, {"when": ""}, {"": format_score}, ["name"], ORDERS, WORDS)
     title = "Table 9. Macro-F1 in the modality that was not seen, before and after training further on examples of it"
     notes = (f"Underlined: above random ({describe_test()}).", "The paper prints no scores: none came above random.")
     return pivot("few_shot", title, pd.concat([cells, printed], ignore_index=True), layout, notes)

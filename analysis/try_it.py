@@ -21,7 +21,7 @@ from PIL import Image
 
 from analysis.heatmaps import draw_heat_map, heat
 from analysis.model_options import add_model_options, load_model_of
-from analysis.variation import background_of, draw_shape, object_of, paste
+from analysis.variation import background_of, draw_shape, paste, read_object
 from train.ask.matchers.loading import ScoreFunction
 from travlr.scene import COLOURS, SHAPES
 from travlr.settings import run_command
@@ -36,7 +36,7 @@ def compose_picture(
 ) -> Image.Image:  # fmt: skip
     """The picture of the page's controls: an uploaded file stands in for the background or the object."""
     ground = background_of(upload or background, seed=int(seed))
-    thing = object_of(crop) if crop else draw_shape(shape, colour) if shape in SHAPES else None
+    thing = read_object(crop) if crop else draw_shape(shape, colour) if shape in SHAPES else None
     return paste(ground, thing, x, y, size)
 
 
@@ -59,7 +59,7 @@ def heat_map_picture(model: ScoreFunction, picture: Image.Image, text: str) -> I
     return Image.open(buffer)
 
 
-def make_page(names: list[str], model_of: Callable[[str], ScoreFunction]) -> Any:
+def build_page(names: list[str], model_of: Callable[[str], ScoreFunction]) -> Any:
     """The Gradio page for some models, each loaded at its first use. Raises `ValueError` without Gradio."""
     os.environ.update(OFFLINE)  # before it is imported
     try:
@@ -121,7 +121,7 @@ def main(arguments: list[str]) -> None:
     options = parser.parse_args(arguments)
     names = list(dict.fromkeys(options.model))  # Gradio's list takes no other name
     model_of = functools.cache(functools.partial(load_model_of, options))
-    page = make_page(names, model_of)
+    page = build_page(names, model_of)
     model_of(names[0])  # reports a wrong name before the page opens
     import gradio
 

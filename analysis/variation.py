@@ -23,7 +23,7 @@ import seaborn as sns
 from matplotlib.figure import Figure
 from PIL import Image
 
-from analysis.heatmaps import open_picture
+from analysis.heatmaps import read_picture_file
 from analysis.model_options import add_model_options, load_model_of
 from render.shapes import LEVELS, coverage
 from train.ask.matchers.loading import ScoreFunction
@@ -48,16 +48,16 @@ Box = tuple[int, int, int, int]  # left, top, width and height in pixels
 
 
 def paste(background: Image.Image, thing: Image.Image | None, x: float, y: float, size: float) -> Image.Image:
-    """A picture, RGB, with an object on it. Parts outside the background are cut off. x, y, size: see `box_of`."""
+    """A picture, RGB, with an object on it. Parts outside the background are cut off. x, y, size: see `place_box`."""
     picture = on_white(background)
     if thing is not None:
-        left, top, width, height = box_of(picture, thing, x, y, size)
+        left, top, width, height = place_box(picture, thing, x, y, size)
         small = thing.convert("RGBA").resize((width, height), Image.Resampling.LANCZOS)
         picture.paste(small, (left, top), small)
     return picture
 
 
-def box_of(background: Image.Image, thing: Image.Image, x: float, y: float, size: float) -> Box:
+def place_box(background: Image.Image, thing: Image.Image, x: float, y: float, size: float) -> Box:
     """The box of an object at a place. x, y: its centre, 0 to 1 of the background's width and height. size: its longer
     side, above 0 to 1 of the background's shorter side."""
     factor = max(1, round(size * min(background.size))) / max(thing.size)
@@ -90,7 +90,7 @@ def draw_scene(seed: int, without: Collection[str] = ()) -> Image.Image:
     return Image.fromarray(renderer_of(settings).arrays(grid)[0])
 
 
-def object_of(name: str) -> Image.Image:
+def read_object(name: str) -> Image.Image:
     """The object that `--object` names: a colour and a shape, or a picture file, RGBA."""
     words = name.split()
     if len(words) == 2 and words[0] in COLOURS and words[1] in SHAPES:
@@ -105,7 +105,7 @@ def background_of(name: str, texts: str = "", seed: int = 0) -> Image.Image:
         return draw_scene(seed, texts.split())
     if name in COLOURS or name == "white":
         return Image.new("RGB", (SIDE, SIDE), COLOURS.get(name, (255, 255, 255)))
-    return open_picture(Path(name))
+    return read_picture_file(Path(name))
 
 
 # Scores --------------------------------------------------------------------------------------------------------------
@@ -121,7 +121,7 @@ def vary(
 ) -> pd.DataFrame:
     """The score of each sentence with the object at each place of a grid in each size: a row for each.
 
-    The grid is the same for all sizes and fits the largest. Columns: x, y, size (see `box_of`), distance (of the
+    The grid is the same for all sizes and fits the largest. Columns: x, y, size (see `place_box`), distance (of the
     centres of object and picture, as a part of half the diagonal), location and size_class (VL-CheckList's), sentence,
     score. Raises `ValueError` where the model does not return a finite number for each.
     """
@@ -136,7 +136,7 @@ def vary(
         if scores.shape != (len(images),) or not np.isfinite(scores).all():
             raise ValueError(f"the model gave no finite number for each of {len(images)} pictures with a sentence")
         for place, of_picture in zip(batch, scores.reshape(len(batch), -1).tolist(), strict=True):
-            box = box_of(background, thing, *place)
+            box = place_box(background, thing, *place)
             (x, y, w, h), (width, height) = box, background.size
             distance = math.hypot(2 * x + w - width, 2 * y + h - height) / math.hypot(width, height)
             classes = location_class(box, width, height), size_class(box, width, height)
@@ -230,7 +230,7 @@ def main(arguments: list[str]) -> None:
     sentences = sentences_of(options)
     background = background_of(options.background, " ".join([options.object, *sentences]), options.seed)
     model = load_model_of(options)
-    frame = vary(model, background, object_of(options.object), sentences, options.grid, options.sizes)
+    frame = vary(model, background, read_object(options.object), sentences, options.grid, options.sizes)
     margins = add_margins(frame)
     options.out.mkdir(parents=True, exist_ok=True)
     frame.to_csv(options.out / "variation.csv", index=False)

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 from matplotlib.collections import QuadMesh
 
-from analysis.examples import examples_of
+from analysis.examples import describe_examples
 from analysis.figures import FIGURES, draw, rates, save
 from analysis.figures_of_predictions import (
     CRITICAL_ANSWERS,
@@ -147,9 +147,11 @@ def test_transfer_averages_converged_seeds() -> None:
     config = '{"model":"uniter","seed":%d,"setting":"image","training":{"examples":null}}'
     shared: dict[str, Any] = {"model": "uniter", "size": "tiny", "experiment": None, "form": None, "start": None}
     shared |= {"setting": "image", "test_setting": "image", "task": "cardinality", "split": "test_ind"}
-    shared |= {"interval_low": 0.0, "interval_high": 1.0}
+    shared |= {"interval_low": 0.0, "interval_high": 1.0, "dataset": "0123", "seed": 0}
     scores = [(0, 90.0, True), (1, 80.0, True), (2, 50.0, False)]
-    rows = pd.DataFrame([shared | {"config": config % s, "macro_f1": f, "converged": c} for s, f, c in scores])
+    rows = pd.DataFrame(
+        [shared | {"name": f"run{s}", "config": config % s, "macro_f1": f, "converged": c} for s, f, c in scores]
+    )
     [cell] = transfer_scores(rows).to_dict("records")
     assert (cell["macro_f1"], cell["low"], cell["high"], cell["runs"], cell["converged"]) == (85.0, 80.0, 90.0, 3, 2)
     [cell] = transfer_scores(rows.assign(converged=False)).to_dict("records")
@@ -215,4 +217,4 @@ def test_examples_of_a_dataset_are_counted_as_by_a_loop(runs: Runs) -> None:
     expected: dict[str, int] = defaultdict(int)
     for example in dataset["test_ood"]:
         expected[" ".join(example.pair)] += 1
-    assert examples_of(dataset, "test_ood")["pair"].value_counts().to_dict() == expected
+    assert describe_examples(dataset, "test_ood")["pair"].value_counts().to_dict() == expected

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from analysis.examples import _scenes, examples_of
+from analysis.examples import _scenes, describe_examples
 from analysis.frames import PREDICTIONS as COLUMNS
 from analysis.frames import read_runs
 from tests.corpus_files import convert, draw
@@ -74,7 +74,7 @@ def numbers(example: Example) -> tuple[str, list[int]]:
 @pytest.mark.parametrize("split", ["test_ind", "test_ood"])
 def test_examples_show_what_their_objects_do(data: Path, task: str, split: str) -> None:
     dataset = open_dataset(data / task)
-    frame = examples_of(dataset, split)
+    frame = describe_examples(dataset, split)
     assert len(frame) == 120
     scenes: dict[Any, int] = {}
     for row, example in zip(frame.to_dict("records"), dataset[split], strict=True):
@@ -113,7 +113,7 @@ def test_the_set_that_decides_about_a_quantifier(data: Path) -> None:
         "only": lambda x, y: len(y - x),
     }
     same = {"not all": "all", "none": "some", "not only": "only"}
-    frame = examples_of(dataset, "test_ood")
+    frame = describe_examples(dataset, "test_ood")
     for row, example in zip(frame.to_dict("records"), dataset["test_ood"], strict=True):
         first, second = ({o for o in holds(example, row[name])} for name in ("first", "second"))
         lines = row["claim"]
@@ -125,7 +125,7 @@ def test_examples_of_a_corpus_have_items_and_pictures(tmp_path: Path) -> None:
     records = [{"image": f"{n}.png", "true": ["a cat", "a pet"], "false": ["a dog"], "source": "vg"} for n in (1, 2)]
     (tmp_path / "animals.json").write_text(json.dumps(records))
     draw(tmp_path / "images", "1.png", "2.png")
-    frame = examples_of(convert(tmp_path / "animals.json", tmp_path / "out"), "test_ind")
+    frame = describe_examples(convert(tmp_path / "animals.json", tmp_path / "out"), "test_ind")
     assert list(frame["answer"]) == [True, True, False] * 2 and set(frame["kind"]) == {"animals"}
     assert list(frame.groupby("item", observed=True)["picture"].nunique()) == [1, 1] and set(frame["source"]) == {"vg"}
     assert frame["scene"].nunique() == 2 and frame[["x", "y", "claim", "critical", "first"]].isna().all(axis=None)

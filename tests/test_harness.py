@@ -230,7 +230,7 @@ def test_lmms_eval_takes_every_task_and_form(task: str, tmp_path: Path) -> None:
         doc = doc_of(data, 0)
         example = open_dataset(data)["test_ood"][0]
         for setting in SETTINGS:
-            (message,) = lmms.messages(doc, form, setting, "reason", (6, 6))
+            (message,) = lmms.chat_messages(doc, form, setting, "reason", (6, 6))
             assert (
                 [part["type"] for part in message["content"]] == ["text"] if setting == "caption" else ["image", "text"]
             )

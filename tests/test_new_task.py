@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from analysis import TABLES, figures
-from analysis.examples import _pairs, examples_of
+from analysis.examples import _pairs, describe_examples
 from analysis.figures import draw
 from analysis.figures_of_predictions import axis_values
 from analysis.frames import read_runs
@@ -414,7 +414,7 @@ def test_simple_task_takes_three_nouns(tmp_path: Path, monkeypatch: pytest.Monke
     assert failed(folder) == set()
     rules = {score.baseline for score in score_baselines(folder)}
     assert {f"count of {place} noun" for place in ("first", "second", "third")} < rules
-    frame = examples_of(open_dataset(folder), "test_ind")
+    frame = describe_examples(open_dataset(folder), "test_ind")
     example = open_dataset(folder)["test_ind"][0]
     query = parse_query(example.query)
     assert [frame[name][0] for name in ("claim", "first", "second", "third")] == list(query.args)

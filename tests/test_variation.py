@@ -12,8 +12,8 @@ import pytest
 from PIL import Image
 
 from analysis import variation
-from analysis.try_it import compare_sentences, compose_picture, make_page
-from analysis.variation import add_margins, background_of, box_of, draw_shape, mean_scores, object_of, paste, vary
+from analysis.try_it import build_page, compare_sentences, compose_picture
+from analysis.variation import add_margins, background_of, draw_shape, mean_scores, paste, place_box, read_object, vary
 from travlr.scene import COLOURS
 
 RED = np.array(COLOURS["red"])
@@ -44,7 +44,7 @@ def test_vary_places_whole_objects_on_one_grid(width: int, height: int) -> None:
     assert len(frame) == 18 and len(frame[["x", "y"]].drop_duplicates()) == 9
     for row in frame.itertuples():
         left, top, across, down = reds(paste(background, square, row.x, row.y, row.size))
-        assert (left, top, across, down) == box_of(background, square, row.x, row.y, row.size)
+        assert (left, top, across, down) == place_box(background, square, row.x, row.y, row.size)
         assert left >= 0 and left + across <= width and top >= 0 and top + down <= height
         assert abs(across - row.size * min(width, height)) <= 0.5
         assert abs(left + across / 2 - row.x * width) <= 1 and abs(top + down / 2 - row.y * height) <= 1
@@ -80,7 +80,7 @@ def test_paste_shows_the_background_through_transparent_parts(tmp_path: Path) ->
     thing = Image.new("RGBA", (30, 30), (0, 0, 0, 0))
     thing.paste((*COLOURS["red"], 255), (10, 10, 20, 30))
     thing.save(tmp_path / "thing.png")
-    cut = object_of(str(tmp_path / "thing.png"))
+    cut = read_object(str(tmp_path / "thing.png"))
     assert cut.size == (10, 20)
     assert reds(paste(Image.new("RGB", (100, 100), "green"), cut, 0.5, 0.5, 0.4)) == (40, 30, 20, 40)
     circle = paste(Image.new("RGB", (100, 100), (0, 128, 0)), draw_shape("circle", "red"), 0.5, 0.5, 1.0)
@@ -126,7 +126,7 @@ def test_compare_sentences_names_the_higher_score() -> None:
 
 def test_page_answers_with_scores_and_heat_maps() -> None:
     pytest.importorskip("gradio")
-    page = make_page(["toy"], lambda name: oracle)
+    page = build_page(["toy"], lambda name: oracle)
     ask = next(function for function in page.fns.values() if function.name == "ask")
     answer = ask.fn("toy", "red", "blue", True, "white", 0, None, "circle", "red", None, 0.5, 0.5, 0.3)
     assert answer[0].size == (672, 672) and answer[3].startswith("The ") and all(map.width > 400 for map in answer[4:])

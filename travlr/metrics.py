@@ -331,7 +331,7 @@ def binomial_p_value(right: int, examples: int, chance: float = 50.0) -> float:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class PairedComparison:
     """first, second, difference (first minus second): percent, with the interval of the difference.
 
     first_only, second_only: the number of clusters (examples, without clusters) of which one has more right than the
@@ -349,7 +349,9 @@ class Comparison:
     p_value: float
 
 
-def compare(first: Values, second: Values, answers: Values | None = None, clusters: Values | None = None) -> Comparison:
+def compare(
+    first: Values, second: Values, answers: Values | None = None, clusters: Values | None = None
+) -> PairedComparison:
     """Compare macro-F1 of two predictions (N,) of the same answers or, without answers, how many of (N,) bool are true.
 
     McNemar's test assumes that what it counts is independent, so a cluster counts once, for the one that has more of it
@@ -368,7 +370,7 @@ def compare(first: Values, second: Values, answers: Values | None = None, cluste
     place = np.arange(len(right)) if clusters is None else _groups(clusters)[1]
     lead = np.bincount(place, right[:, 0].astype(int) - right[:, 1])
     ahead, behind = int((lead > 0).sum()), int((lead < 0).sum())
-    return Comparison(len(right), a, b, a - b, low, high, ahead, behind, mcnemar(ahead, behind))
+    return PairedComparison(len(right), a, b, a - b, low, high, ahead, behind, mcnemar(ahead, behind))
 
 
 def mcnemar(first_only: int, second_only: int) -> float:

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis.examples import examples_of
+from analysis.examples import describe_examples
 from train.config import Run
 from train.results.columns import TEST_SETTINGS, TEST_SPLITS
 from train.results.predictions import predictions_table, write_predictions
@@ -46,7 +46,7 @@ STEPS = 2000
 def make_runs(runs: Path, task: str, folder: Path, about: dict[str, Any]) -> None:
     """The 48 runs of a task."""
     dataset = open_dataset(folder)
-    parts = {split: examples_of(dataset, split) for split in TEST_SPLITS}
+    parts = {split: describe_examples(dataset, split) for split in TEST_SPLITS}
     for model in MODELS:
         for setting in SETTINGS:
             for seed in range(3):

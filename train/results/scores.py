@@ -14,7 +14,7 @@ from train.results.answers import AnswerRecord
 from train.results.columns import Row
 from travlr.metrics import (
     Agreement,
-    Comparison,
+    PairedComparison,
     Scores,
     agreement,
     both_ranked,
@@ -161,7 +161,7 @@ def baseline_columns(baselines: Mapping[str, Baseline]) -> Row:
 
 def compare_settings(
     answers: Sequence[AnswerRecord], split: str, first: str, second: str, count: int | None = None
-) -> tuple[Comparison, Agreement] | None:
+) -> tuple[PairedComparison, Agreement] | None:
     """How accuracies of two settings on a split differ (the gap), and how often their answers agree: on the examples
     with a parsed answer in both, of the first `count` with replies in both. None if there is none."""
     settings = [{a.id: a for a in answers if (a.split, a.setting) == (split, name)} for name in (first, second)]

@@ -144,7 +144,7 @@ def text(doc, lmms_eval_specific_kwargs):
 
 
 def messages(doc, lmms_eval_specific_kwargs):
-    return lmms.messages(doc, *request(lmms_eval_specific_kwargs))
+    return lmms.chat_messages(doc, *request(lmms_eval_specific_kwargs))
 
 
 '''

@@ -30,7 +30,7 @@ def pictures(doc: Doc) -> list[Any]:
     return [doc["image"].convert("RGB")]
 
 
-def messages(doc: Doc, form: str, setting: str, prompt: str, grid: Grid) -> list[dict[str, Any]]:
+def chat_messages(doc: Doc, form: str, setting: str, prompt: str, grid: Grid) -> list[dict[str, Any]]:
     """The request, as chat models of lmms-eval take it."""
     example = example_of(doc, b"")
     request = questions.messages(questions.make_question(example, form), example, setting, prompt, grid)

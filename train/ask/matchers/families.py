@@ -194,7 +194,7 @@ FAMILIES: dict[str, tuple[str, type[Matcher]]] = {
 """By the `model_type` in a model's config: the class of `transformers`, and ours."""
 
 
-def family_of(config: Mapping[str, Any]) -> tuple[str, type[Matcher]] | None:
+def find_family(config: Mapping[str, Any]) -> tuple[str, type[Matcher]] | None:
     """The entry of `FAMILIES` of a model's config, None if it has none. A BLIP-2 may be generative."""
     family = FAMILIES.get(str(config.get("model_type")))
     is_blip2 = config.get("model_type") == "blip-2"

@@ -71,10 +71,10 @@ def is_matcher(name: str, revision: str | None = None) -> bool:
     a name that cannot be used."""
     if is_published(name) or is_function(name):
         return True
-    from train.ask.matchers.families import family_of
+    from train.ask.matchers.families import find_family
     from train.models.hub import config_of, hub_folder
 
-    return family_of(config_of(name, hub_folder(name, revision=revision, also=OTHER_NAMES))) is not None
+    return find_family(config_of(name, hub_folder(name, revision=revision, also=OTHER_NAMES))) is not None
 
 
 def short_model_name(name: str) -> str:
@@ -130,12 +130,12 @@ def family_matcher(name: str, head: str | None, revision: str | None = None) -> 
     """The matcher of a model of `transformers`, in float32."""
     import torch
 
-    from train.ask.matchers.families import FAMILIES, family_of
+    from train.ask.matchers.families import FAMILIES, find_family
     from train.models.hub import check_vocabulary, config_of, hub_folder, load_model, load_processors
 
     folder = hub_folder(name, revision=revision, also=OTHER_NAMES)
     config = config_of(name, folder)
-    kind, family_entry = config.get("model_type"), family_of(config)
+    kind, family_entry = config.get("model_type"), find_family(config)
     if family_entry is None and "auto_map" in config:
         raise ValueError(
             f"model={name}: its model_type={kind} needs code from the model's own repository, which is not run here; "
