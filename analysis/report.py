@@ -208,8 +208,10 @@ def main(arguments: list[str]) -> int:
         print(f"left out: {line}")
     for line in judge(report.runs):
         print(line)
-    drawn = sum(map(len, report.figures.values()))
-    print(f"{out}: {len(report.tables)} tables, {drawn} figures; open {out / PAGE} in a browser")
+    parts = [part for of_heading in report.sections.values() for part in of_heading]
+    tables = len(report.tables) + sum(bool(part["html"]) for part in parts)
+    figures = sum(map(len, report.figures.values())) + sum(bool(part["figure"]) for part in parts)
+    print(f"{out}: {tables} tables, {figures} figures; open {out / PAGE} in a browser")
     return 0
 
 
