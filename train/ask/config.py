@@ -75,7 +75,9 @@ class Evaluation(Settings):
         "direct", description="direct (answer alone), reason (think first) or describe (list the objects first)"
     )
     style: ShownStyle = ShownStyle()
-    head: Literal["itm", "itc"] | None = Field(None, description="itm or itc, of matchers with both; null for the model's own")
+    head: Literal["itm", "itc"] | None = Field(
+        None, description="itm or itc, of matchers with both; null for the model's own"
+    )
     regions: PathText | None = Field(
         None,
         description="of visualbert, uniter and lxmert, and runs with features from files: a folder of UNITER's .npz; "
