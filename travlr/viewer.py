@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from render.png import decode
@@ -66,7 +67,7 @@ def read_rows(reader: SplitReader, rows: Sequence[int]) -> list[dict[str, Any]]:
     start, last = 0, max(rows, default=-1)
     for table in reader.tables():
         here = sorted({row for row in rows if start <= row < start + len(table)})
-        contents |= zip(here, table.take([row - start for row in here]).to_pylist(), strict=True)
+        contents |= zip(here, table.take(pa.array([row - start for row in here], pa.int64())).to_pylist(), strict=True)
         start += len(table)
         if start > last:
             break
