@@ -87,7 +87,7 @@ def corpus_sections(title: str, answers: pd.DataFrame, rules: Sequence[RuleScore
     if len(places):
         parts.append(Section(f"{title}: items ranked right by place and size", AXES_NOTE, draw_places(places)))
         parts.append(Section(f"{title}: averages of the VL-CheckList paper", AVERAGES_NOTE, average_table(own)))
-    alone = answers[(answers["pictures"] == "") & answers["parsed"].notna()]
+    alone = choose_judged(answers)
     if len(alone):
         note = "Percent of sentences right, each alone, above or below the model's threshold; with 95 % intervals."
         parts.append(
@@ -136,6 +136,12 @@ def rate_axes(items: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=["label", *by])
 
 
+def choose_judged(answers: pd.DataFrame) -> pd.DataFrame:
+    """Answers about the corpus's own pictures that are right or wrong: not those of models that only rank. A reply
+    without an answer is wrong."""
+    return answers[(answers["pictures"] == "") & (answers["parsed"].notna() | answers["score"].isna())]
+
+
 def sentences_by_axis(answers: pd.DataFrame) -> pd.DataFrame:
     """Sentences right, each alone, by label and axis: examples, percent, low, high."""
     texts = {name: answers[name].astype(object).fillna("").astype(str) for name in ("picture", "couple", "kind")}
@@ -153,19 +159,17 @@ def with_interval(percent: float, low: float, high: float) -> str:
 
 def score_table(answers: pd.DataFrame, items: pd.DataFrame) -> pd.DataFrame:
     """A line for each model on all items of a corpus."""
-    lines = []
+    lines, own_answers = [], choose_judged(answers)
     for label, part in items[items["pictures"] == ""].groupby("label", sort=False):
         line = {"model": label, "items": f"{len(part):,}"}
         line["ranked [95 %]"] = with_interval(*proportion(part["right"], part["cluster"]))
         first, both = both_ranked(part["right"], part["couple"])
         if len(both):
             line["both [95 %]"] = with_interval(*proportion(both, part["cluster"].to_numpy()[first]))
-        alone = answers[(answers["label"] == label) & (answers["pictures"] == "") & answers["parsed"].notna()]
+        alone = own_answers[own_answers["label"] == label]
         if len(alone):
             line["accuracy [95 %]"] = with_interval(*proportion(alone["right"].astype(bool), alone["scene"]))
-            line["no answer"] = (
-                f"{100 * (1 - len(alone) / (answers['label'].eq(label) & answers['pictures'].eq('')).sum()):.1f}"
-            )
+            line["no answer"] = f"{100 * alone['parsed'].isna().mean():.1f}"
         for name in OTHER_PICTURES:
             other = items[(items["pictures"] == name) & items["label"].eq(label)]
             if len(other):

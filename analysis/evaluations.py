@@ -100,8 +100,11 @@ def accuracy_table(results: pd.DataFrame) -> pd.DataFrame:
     marks = pd.Series("", results.index)
     for column, mark in (("above_random", "*"), ("above_unbound", "+")):
         marks += np.where(results[column].fillna(False).astype(bool), mark, "")
-    unparsed = results["unparsed"].map(lambda value: f" ({value:.1f})" if value else "")
-    texts = results.assign(text=results["accuracy"].map("{:.1f}".format) + marks + unparsed)
+    unparsed = results["unparsed"].map(lambda value: f" ({value:.1f})" if value > 0 else "")
+    ranked = results["ranked"].map(lambda value: "" if pd.isna(value) else f"{value:.1f} ranked")
+    texts = results.assign(
+        text=(results["accuracy"].map("{:.1f}".format) + marks + unparsed).where(results["accuracy"].notna(), ranked)
+    )
     table = texts.pivot(index=LINE, columns=CELL, values="text")
     for form, of_form in results.groupby("form"):
         for column, words in (("chance", "best constant answer"), ("baseline_unbound_accuracy", "best unbound rule")):

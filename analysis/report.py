@@ -140,8 +140,8 @@ def page_of(report: Report) -> str:
     return render_page(
         TEMPLATE,
         name=runs.folder.resolve().name,
-        lead=f"{trained:,} training runs, {asked:,} evaluations, {len(runs.results):,} results; "
-        f"{len(runs.skipped) or 'nothing'} left out.",
+        lead=f"Trained: {trained:,}. Evaluated: {asked:,}. Results: {len(runs.results):,}. "
+        f"Left out: {len(runs.skipped) or 'nothing'}.",
         verdict=judge(runs),
         tables=[{"table": table, "html": to_html(table)} for table in report.tables],
         empty=report.empty,

@@ -63,11 +63,18 @@ def _above(rows: pd.DataFrame) -> tuple[pd.Series, str]:
 def _judge_evaluations(results: pd.DataFrame) -> Iterator[str]:
     """Of each model and task: accuracy from pictures and from captions, and the gap."""
     results = results[(results["task"] != MATCH) & (results["form"] != "read")]
+    results = results[~results["image_style"].isin(list(WITHOUT_PICTURE))]
     for (model, form, task, _), rows in results.groupby(["model", "form", "task", "name"], sort=False):
         split = "test_ood" if rows["split"].eq("test_ood").any() else str(rows["split"].iloc[0])
         rows = rows[rows["split"] == split].drop_duplicates("test_setting").set_index("test_setting", drop=False)
         rows = rows.loc[[setting for setting in MODALITIES if setting in rows.index]]
         if not len(rows):
+            continue
+        if rows["accuracy"].isna().any():  # a matcher that only ranks
+            row = rows.iloc[0]
+            ends = f"[{row['ranked_low']:.1f}, {row['ranked_high']:.1f}]"
+            over = "the picture" if row["ranked_low"] > 50 else "not more than a coin"
+            yield f"{model} on {task}, {split}: {row['ranked']:.1f} % of couples ranked right {ends}: {over}."
             continue
         above, level = _above(rows)
         seen = {one: words for one, words in MODALITIES.items() if one in rows.index}
@@ -76,7 +83,8 @@ def _judge_evaluations(results: pd.DataFrame) -> Iterator[str]:
         if len(rows) == 2:
             gap = f", a gap of {rows.loc['caption', 'accuracy'] - rows.loc['image', 'accuracy']:+.1f} points"
         over = _listed([words for one, words in seen.items() if above[one]])
-        yield f"{model} ({form}) on {task}, {split}: {' and '.join(texts)}{gap}; above {level} from {over}."
+        beside = f"above {level} from {over}" if above.any() else f"not above {level}"
+        yield f"{model} ({form}) on {task}, {split}: {' and '.join(texts)}{gap}; {beside}."
 
 
 def _judge_corpora(runs: Runs) -> Iterator[str]:

@@ -19,6 +19,7 @@ from typing import Any
 
 from travlr.baselines import best_unbound, dataset_baselines
 from travlr.config import Config
+from travlr.corpora import is_corpus
 from travlr.dataset import SplitReader, open_dataset
 from travlr.scene import COLOURS, SHAPES, SPLITS, column_name
 from travlr.settings import run_command
@@ -137,7 +138,7 @@ def list_baselines(folder: Path) -> list[tuple[str, dict[str, float]]]:
         scores = dataset_baselines(folder)
         best = best_unbound(scores)
         lines = {name: [score for score in scores if score.baseline == rule] for rule, name in BASELINES.items()}
-        lines["best unbound"] = list(best.values())
+        lines["words alone" if is_corpus(open_dataset(folder)) else "best unbound"] = list(best.values())
         return [(name, {score.split: score.accuracy for score in line}) for name, line in lines.items()]
     return []
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import logging
 import math
 import os
 from collections.abc import Iterable, Iterator
@@ -33,6 +34,8 @@ class Server:
         refuse_settings(config, "is for matchers", "head", "regions")
         self.config, self.settings = config, SETTINGS
         key = read_key(config.key)
+        for name in ("httpx", "openai"):  # they have a line for each request
+            logging.getLogger(name).setLevel(logging.WARNING)
         self._client = OpenAI(base_url=config.server, api_key=key, timeout=config.timeout, max_retries=RETRIES)
         self._key, self._log = key, log
         # The server's names of two settings, "" for a setting that it does not take.

@@ -11,8 +11,13 @@ from pathlib import Path
 from travlr.audit.checks import audit
 from travlr.audit.corpus import Check
 from travlr.baselines import RuleScore, dataset_baselines, format_scores
+from travlr.corpora import is_corpus
+from travlr.dataset import open_dataset
 from travlr.settings import run_command
 from travlr.tasks import add_task_option
+
+OF_DATASET = "Rules that do not reason, fitted on train; accuracy in percent, chance is 50:"
+OF_CORPUS = "Rules that read the words alone, fitted on other items; percent of items ranked right, a coin has 50:"
 
 
 def main(arguments: list[str]) -> int:
@@ -42,7 +47,7 @@ def main(arguments: list[str]) -> int:
         for c in checks:
             print(f"{c.status:<4}  {c.name:<{width}}  {c.checked:>9,}  {c.detail}")
         if rules:
-            print("\nRules that do not reason, fitted on train; accuracy in percent, chance is 50:")
+            print(f"\n{OF_CORPUS if is_corpus(open_dataset(options.dir)) else OF_DATASET}")
             print(f"{format_scores(rules)}\n")
         print(f"{options.dir}: {f'{failed} of {len(checks)} checks FAILED' if failed else 'every check passed'}")
     return 1 if failed else 0
