@@ -48,7 +48,7 @@ LINES: dict[str, Callable[[Row], str]] = {
     "bias": lambda row: f"{row['bias']:+.1f} {row['bias_answer']}" if isinstance(row["bias_answer"], str) else "",
     "calibrated, %": lambda row: _percent(row["calibrated_accuracy"]),
     "chance, %": lambda row: _percent(row["chance"]),
-    "best unbound rule, %": lambda row: _percent(row["baseline_unbound_accuracy"]),
+    "best unbound rule, %": lambda row: "" if row["accuracy"] is None else _percent(row["baseline_unbound_accuracy"]),
     **{f"objects {name}, %": partial(_objects, name) for name in OBJECTS},
 }
 
