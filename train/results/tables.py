@@ -1,4 +1,4 @@
-"""Results as text: the settings in which runs differ, the table of one run, and the grid of several (Table 2).
+"""Results as text: settings, scores, and the table of one run.
 
 Rows are as `train.results.store.read_results` returns them.
 """
@@ -8,26 +8,19 @@ from __future__ import annotations
 import json
 import math
 import re
-import statistics
 import textwrap
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from train.config import SETTINGS
 from train.results.columns import (
     BASELINES,
     TEST_SETTINGS,
     TEST_SPLITS,
     Row,
-    averaged_runs,
-    has_converged,
-    in_order,
     main_test_setting,
 )
-from train.results.store import canonical
 
-WIDTH, LABEL = 100, 40  # of what is printed, and of the first column of a grid
+WIDTH = 100  # of what is printed
 
 
 # Settings ------------------------------------------------------------------------------------------------------------
@@ -42,13 +35,6 @@ def flat_settings(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]
         else:
             settings[prefix + name] = json.dumps(value) if isinstance(value, list) else value
     return settings
-
-
-def differing_settings(configs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The settings of each flat config whose values are not the same in all of them."""
-    names = sorted({name for config in configs for name in config})
-    differing = [name for name in names if len({json.dumps(config.get(name)) for config in configs}) > 1]
-    return [{name: config.get(name) for name in differing} for config in configs]
 
 
 def settings_text(settings: Mapping[str, Any]) -> str:
@@ -162,106 +148,3 @@ def _baseline_text(rows: Iterable[Row], split: str, name: str) -> str:
     """Macro-F1 of a baseline on a split, of each dataset of the rows."""
     values = {row[f"baseline_{name}"] for row in rows if row["split"] == split} - {None}
     return " / ".join(f"{value:.2f}" for value in sorted(values))
-
-
-def grid_table(rows: Sequence[Row]) -> str:
-    """Several runs in the form of the paper's Table 2, at most 100 columns wide.
-
-    A cell is mean macro-F1 on test_ood (difference from test_ind), over the converged seeds or, where none has
-    converged, over all; seeds are runs whose configs differ in nothing else. It is empty where no run was tested, and
-    has an asterisk where every run averaged is above random.
-    """
-    runs: dict[str, list[Row]] = defaultdict(list)
-    for row in rows:
-        runs[row["run"]].append(row)
-    groups = _seed_groups(list(runs.values()))
-    notes = _notes(groups)
-    legend = list(dict.fromkeys(notes))
-    lines = []
-    for setting in in_order((run[0]["setting"] or "" for run in runs.values()), SETTINGS):
-        head = "".join(f"{name:<17}" for name in TEST_SETTINGS)
-        lines += [f"trained in {setting or 'an unknown setting'}, tested in", f"{'':<{LABEL}}{head}converged"]
-        for (_, group), note in zip(groups, notes, strict=True):
-            if (group[0][0]["setting"] or "") == setting:
-                lines.append(_grid_row(group, legend.index(note) + 1))
-        lines.append("")
-    explanation = (
-        "Mean macro-F1 on test_ood (difference from test_ind) of the converged runs, or of all where none has "
-        "converged. Converged: how many runs are above random on test_ind in their own setting (image+caption for "
-        "mixed). * every run averaged is above random."
-    )
-    lines.append(_fill(explanation))
-    lines += [_fill(f"[{number}] {note}") for number, note in enumerate(legend, 1)]
-    return "\n".join([*lines, *_grid_baselines(rows)])
-
-
-Run = list[Row]
-
-
-def _seed_groups(runs: Sequence[Run]) -> list[tuple[dict[str, Any], list[Run]]]:
-    """Runs that differ in their seed alone, with the settings that they share; by task, model and size."""
-    configs = [json.loads(run[0]["config"]) if run[0]["config"] else {"run": run[0]["run"]} for run in runs]
-    groups: dict[str, tuple[dict[str, Any], list[Run]]] = {}
-    for run, settings in zip(runs, map(flat_settings, configs), strict=True):
-        settings.pop("seed", None)
-        groups.setdefault(canonical(settings), (settings, []))[1].append(run)
-    return [group for _, group in sorted(groups.items(), key=lambda item: _grid_order(item[0], item[1][1][0][0]))]
-
-
-def _grid_order(settings: str, row: Row) -> tuple[str, ...]:
-    return *(str(row[name]) for name in ("task", "model", "size")), settings
-
-
-def _notes(groups: Sequence[tuple[dict[str, Any], list[Run]]]) -> list[str]:
-    """The note of each row of the grid. Rows that would look alike have the settings in which they differ in it."""
-    notes: list[str] = []
-    alike: dict[tuple[str, ...], list[int]] = defaultdict(list)
-    for number, (_, runs) in enumerate(groups):
-        row = runs[0][0]
-        hardware = " or ".join(sorted({run[0]["hardware"] or "unknown hardware" for run in runs}))
-        experiment = [f"experiment {row['experiment']}"] if row["experiment"] else []
-        notes.append("; ".join([origin(row), *experiment, *_number(row["steps"], "steps"), *_examples(row), hardware]))
-        alike[*(str(row[name]) for name in ("task", "model", "size", "setting")), notes[-1]].append(number)
-    for numbers in alike.values():
-        differing = differing_settings([groups[number][0] for number in numbers])
-        for number, settings in zip(numbers, differing, strict=True):
-            notes[number] += f"; {settings_text(settings)}" if settings else ""
-    return notes
-
-
-def _grid_row(group: list[Run], note: int) -> str:
-    averaged, by_place = averaged_runs(group, has_converged), defaultdict[tuple[str, str], list[Row]](list)
-    for row in (row for run in averaged for row in run):
-        by_place[row["test_setting"], row["split"]].append(row)
-    means = (
-        _mean_text(by_place[name, "test_ood"], by_place[name, "test_ind"], len(averaged)) for name in TEST_SETTINGS
-    )
-    first = group[0][0]
-    words = [str(first["task"]), str(first["model"]), first["size"] or "", f"[{note}]"]
-    label = "".join(f"{word:<{width}}" for word, width in zip(words, (12, 13, 7, 7), strict=True))
-    too_long = len(label) >= LABEL
-    label = f"{' '.join(words)}\n{'':<{LABEL}}" if too_long else f"{label:<{LABEL}}"
-    return f"{label}{''.join(f'{mean:<17}' for mean in means)}{sum(map(has_converged, group))} of {len(group)}"
-
-
-def _mean_text(out: Sequence[Row], within: Sequence[Row], runs: int) -> str:
-    """The mean over so many runs on test_ood (difference from test_ind): empty where one was not tested on test_ood;
-    without the difference where one was not tested on test_ind."""
-    if len(out) < runs:
-        return ""
-    mean = statistics.fmean(row["macro_f1"] for row in out)
-    mark = "*" if all(row["above_random"] for row in out) else " "
-    if len(within) < runs:
-        return f"{score_text(mean)}{mark}"
-    change = round(mean - statistics.fmean(row["macro_f1"] for row in within), 2) + 0.0  # never -0.00
-    return f"{score_text(mean)}{mark}({change:+.2f})"
-
-
-def _grid_baselines(rows: Sequence[Row]) -> list[str]:
-    texts = []
-    for task in sorted({row["task"] or "" for row in rows}):
-        of_task = [row for row in rows if (row["task"] or "") == task]
-        scores = [_baseline_text(of_task, "test_ood", name) for name in BASELINES]
-        if all(scores):
-            texts.append(f"{task} {' and '.join(scores)}")
-    return [_fill(f"Baselines on test_ood ({'; '.join(BASELINES.values())}): {'; '.join(texts)}.")] if texts else []

@@ -42,7 +42,10 @@ class FunctionMatcher:
         self.threshold: float | None = getattr(function, "threshold", None)
 
     def __call__(self, images: Sequence[Image.Image], texts: Sequence[str]) -> np.ndarray:
-        return as_float64(self.function(images, texts))
+        try:
+            return as_float64(self.function(images, texts))
+        except Exception as error:  # anything, as it is the user's
+            raise ValueError(f"model={self.name}: {type(error).__name__}: {error}") from error
 
 
 def as_float64(scores: Any) -> np.ndarray:
