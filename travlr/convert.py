@@ -120,4 +120,6 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    run_command("convert", lambda: sys.exit(main(sys.argv[1:])))
+    models: list[type[Settings]] = [Conversion, Export, *KINDS.values()]
+    names = {name for model in models for name in model.model_fields}
+    run_command("convert", lambda: sys.exit(main(sys.argv[1:])), names)

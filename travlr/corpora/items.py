@@ -117,6 +117,8 @@ def read_items(path: Path, items_of: Callable[[int, Any], list[Item]]) -> list[I
     for number, record in enumerate(records):
         try:
             items += items_of(number, record)
+        except KeyError as error:
+            raise ValueError(f"{path}: record {number}: {error.args[0]} is missing") from None
         except (LookupError, TypeError, ValueError, AttributeError) as error:
-            raise ValueError(f"{path}: record {number}: {in_one_line(error)}") from None
+            raise ValueError(f"{path}: record {number}: {in_one_line(error, Item.model_fields)}") from None
     return items
