@@ -81,7 +81,7 @@ def ask(monkeypatch: pytest.MonkeyPatch, model: Any, data: Path, runs: Path, **c
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("task", PAPER)
-def test_a_model_that_sees_and_reasons_scores_100(
+def test_evaluate_scores_100_for_the_right_answers(
     task: str, form: str, data: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for prompt in PROMPTS:
@@ -98,7 +98,7 @@ def test_a_model_that_sees_and_reasons_scores_100(
     ("image", "caption"),
     [*((image, "sentences") for image in IMAGE_STYLES), *(("plain", caption) for caption in CAPTION_STYLES)],
 )
-def test_every_style_shows_the_same(
+def test_evaluate_shows_every_style(
     image: str, caption: str, data: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(oracle, "IMAGE_STYLE", [image])
@@ -118,7 +118,7 @@ def test_every_style_shows_the_same(
 
 
 @pytest.mark.parametrize("task", PAPER)
-def test_a_model_that_reads_the_query_alone_is_at_its_baseline(
+def test_evaluate_scores_a_reader_of_queries_at_chance(
     task: str, data: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def blind(text: str, picture: bytes | None) -> str:
@@ -129,7 +129,7 @@ def test_a_model_that_reads_the_query_alone_is_at_its_baseline(
         assert not row["above_random"]
 
 
-def test_a_model_that_misreads_a_shape_is_found_out(
+def test_evaluate_read_counts_a_misread_shape(
     data: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def confused(text: str, picture: bytes | None) -> str:
@@ -144,7 +144,7 @@ def test_a_model_that_misreads_a_shape_is_found_out(
             assert set(errors) == {"found", "misshaped"} and row["accuracy"] < 100
 
 
-def test_unparsed_replies_are_counted_and_never_right(
+def test_evaluate_counts_unparsed_replies_as_wrong(
     data: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (row,) = ask(
@@ -154,7 +154,7 @@ def test_unparsed_replies_are_counted_and_never_right(
     assert (row["unparsed"], row["accuracy"], row["macro_f1"], row["couples_right"]) == (100, 0, 0, 0)
 
 
-def test_nothing_is_asked_twice(data: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_evaluate_asks_no_request_twice(data: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = tmp_path / "whole"
     ask(monkeypatch, Scripted(answer), data["spatiality"], whole, limit=10)
 
@@ -186,7 +186,7 @@ def test_nothing_is_asked_twice(data: dict[str, Path], tmp_path: Path, monkeypat
     assert len(lines) == 72 and all(json.loads(line)["right"] for line in lines)
 
 
-def test_scores_are_those_of_the_rows_by_other_code(
+def test_evaluate_scores_equal_other_code(
     data: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from sklearn.metrics import accuracy_score, f1_score
@@ -264,7 +264,7 @@ def test_evaluate_asks_nothing_twice_of_a_server_that_dies_and_comes_back(
 
 
 @pytest.mark.parametrize(("status", "words"), [(401, "SECRET_KEY"), (404, "model=tiny"), (400, "status 400")])
-def test_a_refusal_is_one_line_without_the_key(
+def test_server_refusal_does_not_show_the_key(
     status: int, words: str, data: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SECRET_KEY", "sk-very-secret")
@@ -288,7 +288,7 @@ def test_a_refusal_is_one_line_without_the_key(
         {"content": None, "refusal": "the answer is true"},
     ],
 )
-def test_a_refused_request_is_a_reply_without_an_answer(
+def test_server_refused_request_has_no_answer(
     refusal: Any, answers: str, data: dict[str, Path], tmp_path: Path
 ) -> None:
     asked: list[str] = []
@@ -310,14 +310,14 @@ def test_a_refused_request_is_a_reply_without_an_answer(
     assert refused.parsed is None and "the answer is true" in refused.reply
 
 
-def test_refusals_alone_stop_a_run(data: dict[str, Path], tmp_path: Path) -> None:
+def test_server_refusing_all_requests_stops(data: dict[str, Path], tmp_path: Path) -> None:
     with ChatServer(reply_of, refusal=400) as server:
         with pytest.raises(ValueError, match="status 400"):
             evaluate(server_config(server, data["cardinality"], tmp_path), log=lambda _: None)
         assert len(server.bodies) <= 3
 
 
-def test_content_in_parts_is_joined(data: dict[str, Path], tmp_path: Path) -> None:
+def test_server_joins_content_in_parts(data: dict[str, Path], tmp_path: Path) -> None:
     def parts(body: dict[str, Any]) -> dict[str, Any]:
         text = reply_of(body)
         return {"content": [{"type": "thinking", "thinking": "no"}, *({"type": "text", "text": t} for t in text)]}
@@ -339,7 +339,7 @@ def test_log_probabilities_of_a_server(data: dict[str, Path], tmp_path: Path) ->
             evaluate(config, log=lambda _: None)
 
 
-def test_a_server_that_takes_other_settings_and_counts_no_tokens(data: dict[str, Path], tmp_path: Path) -> None:
+def test_server_with_other_settings_and_no_usage(data: dict[str, Path], tmp_path: Path) -> None:
     with ChatServer(reply_of, modern=True) as server:
         config = server_config(server, data["cardinality"], tmp_path, setting=["caption"], limit=20, concurrency=1)
         (row,) = evaluate(config, log=lambda _: None)
@@ -348,7 +348,7 @@ def test_a_server_that_takes_other_settings_and_counts_no_tokens(data: dict[str,
         assert last["max_completion_tokens"] == 32 and not {"max_tokens", "temperature"} & last.keys()
 
 
-def test_another_call_keeps_the_scores_of_earlier_ones(
+def test_evaluate_keeps_the_scores_of_earlier_calls(
     data: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ask(monkeypatch, Scripted(answer), data["cardinality"], tmp_path, setting=["image"], limit=10)
@@ -362,7 +362,7 @@ def test_another_call_keeps_the_scores_of_earlier_ones(
 
 
 @pytest.mark.parametrize("kind", ["idefics3", "gemma3", "qwen2_5_vl"])
-def test_a_batch_gives_the_replies_of_single_requests(
+def test_chat_model_batch_equals_single_requests(
     kind: str, data: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import transformers
@@ -387,7 +387,9 @@ def test_a_batch_gives_the_replies_of_single_requests(
     assert results[0] == results[1] and len(results[0]) == 12
 
 
-def test_what_a_model_lacks_is_one_line(data: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_evaluate_names_what_a_model_lacks(
+    data: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("train.ask.local.SPELLINGS", {"true": "true", "false": "false"})  # no tokens of the tiny ones
     tiny_chat.saved("paligemma", tmp_path / "paligemma")
     tiny_chat.saved("llava", tmp_path / "llava")
@@ -411,7 +413,7 @@ def test_what_a_model_lacks_is_one_line(data: dict[str, Path], tmp_path: Path, m
 
 
 @pytest.mark.parametrize("kind", ["qwen2_5_vl"])
-def test_a_processor_without_pictures_is_named(kind: str, data: dict[str, Path], tmp_path: Path) -> None:
+def test_evaluate_names_a_processor_without_pictures(kind: str, data: dict[str, Path], tmp_path: Path) -> None:
     """transformers takes the tokenizer for a processor that it does not know."""
     processor = tiny_chat.saved(kind, tmp_path / kind)
     processor.tokenizer.chat_template = processor.chat_template
@@ -426,7 +428,7 @@ def test_a_processor_without_pictures_is_named(kind: str, data: dict[str, Path],
         evaluate(asked, log=lambda _: None)
 
 
-def test_a_text_model_reads_captions_alone(data: dict[str, Path], tmp_path: Path) -> None:
+def test_evaluate_text_model_on_captions(data: dict[str, Path], tmp_path: Path) -> None:
     import transformers
 
     library: Any = transformers
@@ -495,9 +497,7 @@ def test_evaluate_refuses_settings_that_a_run_does_not_have(data: dict[str, Path
         evaluate(again, log=lambda _: None)
 
 
-def test_a_key_is_checked_before_a_request(
-    data: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_read_key_refuses_a_wrong_key(data: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BROKEN_KEY", "sk-very secret")
     with ChatServer(reply_of, refusal=401) as server:
         for key, words in (("BROKEN_KEY", "key=BROKEN_KEY"), ("UNSET_KEY", "not set")):
@@ -580,7 +580,7 @@ def test_report_of_selected_evaluations_shows_wrong_replies(
     assert f"left out: {damaged}: line 1" in capsys.readouterr().out
 
 
-def test_a_real_server(data: dict[str, Path], tmp_path: Path) -> None:
+def test_evaluate_with_a_real_server(data: dict[str, Path], tmp_path: Path) -> None:
     """`transformers serve` with a tiny model: the same replies as in this process."""
     tiny_chat.saved("idefics3", tmp_path / "idefics3")
     with socket.socket() as free:

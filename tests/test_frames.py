@@ -72,7 +72,7 @@ def numbers(example: Example) -> tuple[str, list[int]]:
 
 @pytest.mark.parametrize("task", PAPER)
 @pytest.mark.parametrize("split", ["test_ind", "test_ood"])
-def test_examples_show_what_their_objects_do(data: Path, task: str, split: str) -> None:
+def test_describe_examples_equals_a_loop_over_objects(data: Path, task: str, split: str) -> None:
     dataset = open_dataset(data / task)
     frame = describe_examples(dataset, split)
     assert len(frame) == 120
@@ -95,7 +95,7 @@ def test_examples_show_what_their_objects_do(data: Path, task: str, split: str) 
 
 
 @pytest.mark.parametrize("name", ["colour", "shape", "size", "row", "column"])
-def test_scenes_that_differ_in_one_thing_are_two(name: str) -> None:
+def test_scenes_differ_by_one_object(name: str) -> None:
     thing: dict[str, Any] = {"colour": "red", "shape": "star", "size": "small", "row": 1, "column": 1}
     other = thing | {
         name: 2 if isinstance(thing[name], int) else {"red": "blue", "star": "square", "small": "large"}[thing[name]]
@@ -105,7 +105,7 @@ def test_scenes_that_differ_in_one_thing_are_two(name: str) -> None:
     assert first == third != second
 
 
-def test_the_set_that_decides_about_a_quantifier(data: Path) -> None:
+def test_describe_examples_critical_set_of_quantifiers(data: Path) -> None:
     dataset = open_dataset(data / "quantifiers")
     deciding = {  # the number that must be 0, or must not
         "all": lambda x, y: len(x - y),
@@ -121,7 +121,7 @@ def test_the_set_that_decides_about_a_quantifier(data: Path) -> None:
         assert example.answer == ((row["critical"] == 0) == (lines in ("all", "none", "only")))
 
 
-def test_examples_of_a_corpus_have_items_and_pictures(tmp_path: Path) -> None:
+def test_describe_examples_of_a_corpus(tmp_path: Path) -> None:
     records = [{"image": f"{n}.png", "true": ["a cat", "a pet"], "false": ["a dog"], "source": "vg"} for n in (1, 2)]
     (tmp_path / "animals.json").write_text(json.dumps(records))
     draw(tmp_path / "images", "1.png", "2.png")
@@ -134,7 +134,7 @@ def test_examples_of_a_corpus_have_items_and_pictures(tmp_path: Path) -> None:
 # Predictions ---------------------------------------------------------------------------------------------------------
 
 
-def test_predictions_stand_beside_their_own_example(runs: Path) -> None:
+def test_predictions_join_their_example(runs: Path) -> None:
     name = read_runs(runs).results["name"].iloc[0]
     before = read_runs(runs).predictions(name=name)
     table = read_predictions(runs / name)
@@ -155,7 +155,7 @@ def test_predictions_stand_beside_their_own_example(runs: Path) -> None:
         assert row["right"] == (told["answer"] == told["prediction"])
 
 
-def test_choosing_predictions(runs: Path) -> None:
+def test_predictions_of_chosen_runs(runs: Path) -> None:
     found = read_runs(runs)
     some = found.predictions(seed=1, test_setting=["image", "caption"], split="test_ood")
     assert set(some["test_setting"]) == {"image", "caption"} and set(some["split"]) == {"test_ood"}
@@ -168,7 +168,7 @@ def test_choosing_predictions(runs: Path) -> None:
         found.predictions(training__step=1)
 
 
-def test_settings_and_what_follows_from_them_are_columns(data: Path, tmp_path: Path) -> None:
+def test_read_runs_has_settings_as_columns(data: Path, tmp_path: Path) -> None:
     """A quarter of the train split is a part of it, and 5 of 20 examples are, too."""
     for changes in ({}, {"training": {"examples": 0.25}}, {"training": {"examples": 5}}, {"method": "consistency"}):
         make_run(tmp_path, data / "cardinality", lambda test, _: 0.9 if test == "caption" else 0.5, config=changes)
@@ -184,7 +184,7 @@ def test_settings_and_what_follows_from_them_are_columns(data: Path, tmp_path: P
     assert len(runs.choose(training__examples=[0.25, 5], split="test_ood", own=True)) == 2
 
 
-def test_replies_stand_beside_their_example(data: Path, tmp_path: Path) -> None:
+def test_predictions_of_evaluations_join_their_example(data: Path, tmp_path: Path) -> None:
     """Of an evaluation of the first examples: what was said, and whether the query is held to be true."""
     dataset = open_dataset(data / "cardinality")
     shared = {"model": "chat", "task": "cardinality", "dataset": dataset.manifest["content_digest"], "seed": 0}
@@ -209,7 +209,7 @@ def test_replies_stand_beside_their_example(data: Path, tmp_path: Path) -> None:
 # What cannot be read -------------------------------------------------------------------------------------------------
 
 
-def test_a_dataset_that_moved(data: Path, tmp_path: Path) -> None:
+def test_read_runs_with_a_dataset_that_moved(data: Path, tmp_path: Path) -> None:
     shutil.copytree(data / "comparison", tmp_path / "here")
     make_run(tmp_path / "runs", tmp_path / "here", lambda *_: 0.8)
     (tmp_path / "here").rename(tmp_path / "there")
@@ -228,7 +228,7 @@ def test_a_dataset_that_moved(data: Path, tmp_path: Path) -> None:
     assert line.endswith("here: holds other data by now")
 
 
-def test_a_run_that_died_half_way(runs: Path) -> None:
+def test_read_runs_leaves_out_an_unfinished_run(runs: Path) -> None:
     first, second = sorted(path for path in runs.iterdir() if path.is_dir())
     (first / "results.json").unlink()
     (runs / "nothing").mkdir()
@@ -237,7 +237,7 @@ def test_a_run_that_died_half_way(runs: Path) -> None:
     assert [line.split(": ")[1][:12] for line in found.skipped] == ["no settings.", "unfinished; "]
 
 
-def test_results_without_some_columns(runs: Path) -> None:
+def test_read_runs_without_some_columns(runs: Path) -> None:
     folder = sorted(path for path in runs.iterdir() if path.is_dir())[0]
     rows = json.loads((folder / "results.json").read_text())
     missing = ["couples_right", "baseline_unbound", "commit", "weights"]
@@ -273,7 +273,7 @@ def turned(path: Path) -> None:
         (turned, "its answers are not those of its dataset"),
     ],
 )
-def test_damaged_predictions_are_left_out(runs: Path, spoil: Any, message: str) -> None:
+def test_predictions_leave_out_damaged_files(runs: Path, spoil: Any, message: str) -> None:
     first, second = sorted(path for path in runs.iterdir() if path.is_dir())
     spoil(first / PREDICTIONS)
     found = read_runs(runs)
@@ -283,7 +283,7 @@ def test_damaged_predictions_are_left_out(runs: Path, spoil: Any, message: str) 
     assert message in line and "\n" not in line
 
 
-def test_no_folder(tmp_path: Path) -> None:
+def test_read_runs_without_a_folder(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="there is no such folder of runs"):
         read_runs(tmp_path / "runs")
     assert len(read_runs(tmp_path).results) == 0 and len(read_runs(tmp_path).predictions()) == 0

@@ -65,18 +65,18 @@ def train(work: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFix
     return run
 
 
-def test_it_is_tested_in_every_setting(work: Path, trained: str) -> None:
+def test_new_model_is_tested_in_every_setting(work: Path, trained: str) -> None:
     rows = pd.DataFrame(collect_results(work / "runs"))
     assert set(rows["model"]) == {"my_models:LateFusion"} and len(rows) == 6
     assert set(rows["test_setting"]) == {"image", "caption", "image+caption"}
     assert "my_models:LateFusion (tiny) trained in image+caption on cardinality" in trained
 
 
-def test_a_finished_run_is_only_read(trained: str, train: Train) -> None:
+def test_new_model_finished_run_is_read(trained: str, train: Train) -> None:
     assert "finished before" in train("model=my_models:LateFusion", "setting=image+caption")[1]
 
 
-def test_it_is_in_the_report(work: Path, trained: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_model_is_in_the_report(work: Path, trained: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """With one kind of figures: drawing all takes a while."""
     monkeypatch.chdir(work)
     monkeypatch.setattr(figures, "FIGURES", {"cells": figures.FIGURES["cells"]})
@@ -84,7 +84,7 @@ def test_it_is_in_the_report(work: Path, trained: str, monkeypatch: pytest.Monke
     assert "my_models:LateFusion" in (work / "report" / "report.html").read_text(encoding="utf-8")
 
 
-def test_consistency_and_epochs_work_with_it(work: Path, train: Train) -> None:
+def test_new_model_trains_with_consistency_and_epochs(work: Path, train: Train) -> None:
     status, _, err = train("model=my_models:LateFusion", "setting=caption", "method=consistency")
     assert status == 0, err
     (folder,) = (p for p in (work / "runs").glob("my_models_LateFusion-caption-*"))
@@ -102,11 +102,11 @@ def test_consistency_and_epochs_work_with_it(work: Path, train: Train) -> None:
         ("my_models:LateFusion", "recipe=paper", "recipe=paper"),
     ],
 )
-def test_what_is_no_model_or_lacks_a_setting_is_one_line(model: str, setting: str, message: str, train: Train) -> None:
+def test_model_refuses_what_is_no_model(model: str, setting: str, message: str, train: Train) -> None:
     status, _, err = train(f"model={model}", *filter(None, [setting]))
     line = one_line(err)
     assert status == 2 and message in line and (setting or f"model={model}: ") in line
 
 
-def test_ours_need_no_import() -> None:
+def test_architecture_of_ours_needs_no_import() -> None:
     assert Run(model="albef").architecture.sees == "pixels"

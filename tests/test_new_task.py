@@ -80,7 +80,7 @@ def failed(folder: Path) -> set[str]:
     return {check.name for check in audit(folder, workers=1) if check.status == "FAIL"}
 
 
-def test_audit_tells_a_sound_dataset_from_a_corrupted_one(data: Path, tmp_path: Path) -> None:
+def test_audit_fails_on_a_corrupted_dataset(data: Path, tmp_path: Path) -> None:
     assert failed(data) == set()
     copy = shutil.copytree(data, tmp_path / "copy")
     path = next(copy.glob("train-*.parquet"))

@@ -102,7 +102,7 @@ def test_scene_boxes_and_features_are_those_of_the_picture(world: World, cell: i
     np.testing.assert_allclose(found.table[0], features_of(np.full((1, cell, cell, 3), 255, np.uint8))[0], atol=1e-3)
 
 
-def test_empty_cells_fill_up_to_a_number() -> None:
+def test_make_regions_pads_with_empty_cells() -> None:
     grid = random_grid(World(), 20)
     scenes = scenes_of(PAPER, grid)
     exact, full = (make_regions(RegionSettings(number=n), scenes) for n in ("exact", 36))
@@ -128,7 +128,7 @@ def test_empty_cells_fill_up_to_a_number() -> None:
     assert few.take([0, 1, 2, 3])[2].sum() == 4 * 6  # no more than there are cells
 
 
-def test_grid_has_a_region_for_each_cell() -> None:
+def test_make_regions_grid_has_every_cell() -> None:
     grid = random_grid(World(), 3)
     found = make_regions(RegionSettings(source="grid"), scenes_of(PAPER, grid))
     features, boxes, mask = found.take([2, 0, 1])
@@ -146,7 +146,7 @@ def test_grid_has_a_region_for_each_cell() -> None:
         make_regions(RegionSettings(source="grid", number=10), scenes_of(PAPER, grid))
 
 
-def test_rows_are_trimmed_padded_and_may_be_blank() -> None:
+def test_take_trims_pads_and_blanks_rows() -> None:
     grid = np.zeros((3, 36), int)
     grid[0, [3, 8, 30]], grid[1, 5] = (1, 2, 3), 7
     found = make_regions(RegionSettings(), scenes_of(PAPER, grid))
@@ -162,7 +162,7 @@ def test_rows_are_trimmed_padded_and_may_be_blank() -> None:
     assert found.take([])[0].shape == (0, 0, 2048)
 
 
-def test_the_objects_column_gives_the_grid() -> None:
+def test_grid_of_the_objects_column() -> None:
     generator = Generator(Cardinality(count=Count(train=60, validation=0, test_ind=0, test_ood=0)))
     objects = generator.table("train", 0, 60)["objects"]
     np.testing.assert_array_equal(grid_of(objects, World()), generator.batch("train", 0, 60).grid)
@@ -174,7 +174,7 @@ def test_the_objects_column_gives_the_grid() -> None:
 
 
 @pytest.mark.parametrize("takes_boxes", [True, False])
-def test_a_large_split_fits_in_memory(takes_boxes: bool) -> None:
+def test_make_regions_memory_of_a_large_split(takes_boxes: bool) -> None:
     grid = random_grid(World(), 32_000)
     tracemalloc.start()
     found = make_regions(RegionSettings(number=36), scenes_of(PAPER, grid), takes_boxes)
@@ -190,7 +190,7 @@ def test_a_large_split_fits_in_memory(takes_boxes: bool) -> None:
 
 
 @pytest.mark.parametrize("source", ["scene", "grid"])
-def test_decoded_pictures_give_what_rendered_ones_do(source: str) -> None:
+def test_make_regions_of_decoded_pictures(source: str) -> None:
     scenes = scenes_of(PAPER, random_grid(World(), 6))
     rendered = make_regions(RegionSettings(source=source), scenes)
     decoded = make_regions(RegionSettings(source=source), files_of(scenes))
@@ -200,7 +200,7 @@ def test_decoded_pictures_give_what_rendered_ones_do(source: str) -> None:
     assert len(decoded.table) == 1 + len(np.unique(scenes.grid[scenes.grid > 0]))
 
 
-def test_lossy_pictures_of_odd_size_are_understood() -> None:
+def test_recognise_lossy_pictures_of_odd_size() -> None:
     renderer = Renderer(World(), 83, SPANS)
     scenes = scenes_of(renderer, random_grid(World(), 4))
     large = [np.pad(p, ((1, 1), (1, 1), (0, 0)), constant_values=255) for p in renderer.arrays(scenes.grid)]  # 500 px
@@ -235,7 +235,7 @@ def released_picture(objects: list[tuple[str, str]]) -> np.ndarray:
     return np.asarray(pillow.open(file))
 
 
-def test_pictures_like_the_released_ones_are_understood() -> None:
+def test_recognise_pictures_like_the_released_ones() -> None:
     kinds = [(c, s) for c in World().colours for s in World().shapes]
     pictures = [released_picture(kinds[i : i + 6]) for i in range(0, 35, 6)]
     grid = np.zeros((6, 36), int)
@@ -251,7 +251,7 @@ def test_pictures_like_the_released_ones_are_understood() -> None:
 # The recogniser ------------------------------------------------------------------------------------------------------
 
 
-def test_the_shipped_network_names_what_it_was_not_trained_on() -> None:
+def test_recognise_unseen_objects() -> None:
     crops, names = train_recogniser.held_out_crops(3000, seed=77)
     found = recognise(features_of(crops))
     for head in range(3):
@@ -259,7 +259,7 @@ def test_the_shipped_network_names_what_it_was_not_trained_on() -> None:
 
 
 @pytest.mark.parametrize("cell", [28, 32, 37, 48, 64, 96, 128])
-def test_the_shipped_network_names_every_sprite(cell: int) -> None:
+def test_recognise_every_sprite(cell: int) -> None:
     sizes = SIZES if cell > 32 else SIZES[1:]  # a small circle and octagon in fewer pixels are too alike
     world = World(colours=tuple(COLOURS), shapes=SHAPES, sizes=sizes)
     renderer = Renderer(world, cell, SPANS)
@@ -271,7 +271,7 @@ def test_the_shipped_network_names_every_sprite(cell: int) -> None:
     assert white.min() > 10  # of about 45, the length of a feature vector
 
 
-def test_the_weights_are_small_and_damaged_ones_are_refused(tmp_path: Path) -> None:
+def test_recogniser_refuses_damaged_weights(tmp_path: Path) -> None:
     assert recogniser.WEIGHTS.stat().st_size < 1_500_000
     damaged = tmp_path / "weights.safetensors"
     for data in (b"", b"\x80\x04junk", recogniser.WEIGHTS.read_bytes()[:1000]):
@@ -282,7 +282,7 @@ def test_the_weights_are_small_and_damaged_ones_are_refused(tmp_path: Path) -> N
         recogniser.recogniser(tmp_path / "missing.safetensors")
 
 
-def test_training_learns_and_repeats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_train_recogniser_learns_and_repeats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(train_recogniser, "TRAINING_CELLS", (32,))
     monkeypatch.setattr(train_recogniser, "TRAINING_SPANS", (1.0,))
     one, two = (train_recogniser.train_recogniser(steps=2, batch=12, seed=4) for _ in range(2))
@@ -336,7 +336,7 @@ def from_file(path: Path, count: int = 4, **settings: Any) -> RegionTable:
     )
 
 
-def test_features_made_elsewhere_are_read_back(tmp_path: Path) -> None:
+def test_read_regions_returns_what_was_written(tmp_path: Path) -> None:
     what = images()
     folder = write_npz(tmp_path, what)
     every, first_three = from_file(folder), from_file(folder, number=3)
@@ -350,7 +350,7 @@ def test_features_made_elsewhere_are_read_back(tmp_path: Path) -> None:
     assert every.take([0, 3])[2].sum(axis=1).tolist() == [2, 5]
 
 
-def test_repeated_pictures_share_their_features(tmp_path: Path) -> None:
+def test_make_regions_shares_features_of_equal_pictures(tmp_path: Path) -> None:
     folder = write_npz(tmp_path, images())
     scenes = PictureSet(["picture-2", "picture-0", "picture-2"], np.zeros((3, 6), int), 2, 3, SMALL)
     found = make_regions(RegionSettings(source="file", file=str(folder)), scenes)
@@ -412,14 +412,14 @@ DAMAGED: dict[str, tuple[Damage, str]] = {
 
 
 @pytest.mark.parametrize(("damage", "message"), DAMAGED.values(), ids=DAMAGED)
-def test_damaged_feature_files_are_refused_in_one_line(damage: Damage, message: str, tmp_path: Path) -> None:
+def test_read_regions_refuses_damaged_files(damage: Damage, message: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=message) as caught:
         from_file(damage(tmp_path))
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["../outside", "/etc/passwd", "a/b"])
-def test_ids_do_not_lead_out_of_a_folder(name: str, tmp_path: Path) -> None:
+def test_read_regions_stays_in_its_folder(name: str, tmp_path: Path) -> None:
     path = write_npz(tmp_path, images())
     write_npz(tmp_path / "uniter", {})
     np.savez(tmp_path / "outside.npz", features=np.ones((1, 6)), norm_bb=np.ones((1, 4)))
@@ -443,7 +443,7 @@ def by_hand(picture: np.ndarray, side: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("side", [384, 192, 128, 96, 64, 48])
-def test_pixels_are_the_whole_picture_scaled(side: int) -> None:
+def test_scale_picture_keeps_the_whole_picture(side: int) -> None:
     grid = random_grid(World(), 3)
     found = Pictures(PAPER, side)(grid)
     assert found.dtype == torch.float32 and found.shape == (3, 3, side, side) and found.is_contiguous()
@@ -454,7 +454,7 @@ def test_pixels_are_the_whole_picture_scaled(side: int) -> None:
 
 
 @pytest.mark.parametrize("side", [224, 256, 400])
-def test_other_sides_are_bicubic(side: int) -> None:
+def test_scale_picture_is_bicubic(side: int) -> None:
     grid = random_grid(World(), 3)
     pictures = Pictures(PAPER, side)
     for _ in range(2):  # the second time from memory
@@ -463,7 +463,7 @@ def test_other_sides_are_bicubic(side: int) -> None:
             np.testing.assert_allclose(found.numpy(), ((small - MEAN) / STD).transpose(2, 0, 1), atol=1e-5)
 
 
-def test_the_blank_picture_is_white_and_little_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blank_picture_is_white(monkeypatch: pytest.MonkeyPatch) -> None:
     white = (1 - np.array(MEAN)) / STD
     for side in (96, 100):
         blank = Pictures(PAPER, side)(np.zeros((2, 36), int))

@@ -134,7 +134,7 @@ def test_report_writes_tables_figures_and_a_page(report: Path, grid: Path) -> No
     assert all(html.escape(line).replace("&#x27;", "&#39;") in page for line in judge(runs))
 
 
-def test_report_is_written_over_and_is_no_run(grid: Path, tmp_path: Path) -> None:
+def test_report_writes_over_an_earlier_one(grid: Path, tmp_path: Path) -> None:
     make_run(tmp_path / "runs", grid.parent / "spatiality", lambda *_: 0.9, model="uniter")
     for _ in range(2):
         assert main([str(tmp_path / "runs")]) == 0
@@ -151,7 +151,7 @@ def test_report_of_one_run_draws_what_a_selection_names(grid: Path, tmp_path: Pa
 # What is left out ----------------------------------------------------------------------------------------------------
 
 
-def test_what_cannot_be_read_is_a_line_each(grid: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_report_lists_what_cannot_be_read(grid: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     runs = tmp_path / "runs"
     moved = generated(tmp_path / "moved", Cardinality(seed=1, count=COUNT, image=Image(cell=8)))
     spatiality = grid.parent / "spatiality"
@@ -192,7 +192,7 @@ def test_report_refuses_wrong_usage(grid: Path, tmp_path: Path, more: list[str],
     assert list(tmp_path.iterdir()) == []
 
 
-def test_report_without_runs_is_refused(tmp_path: Path) -> None:
+def test_report_refuses_a_folder_without_runs(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="there is no such folder of runs"):
         main([str(tmp_path / "nowhere")])
     with pytest.raises(ValueError, match="no finished run"):
@@ -227,7 +227,7 @@ def test_verdict_names_gap_and_ranked_items(grid: Path) -> None:
     assert any("Animals" in line and "90.0 %" in line and "the words alone" in line for line in lines)
 
 
-def test_one_run_of_each_model_and_setting_is_drawn() -> None:
+def test_list_figures_chooses_one_run_of_each_setting() -> None:
     rows = []
     for seed, converged, setting, steps in (
         (0, False, "image", 2000), (2, True, "image", 2000), (1, True, "image", 2000), (1, False, "caption", 2000),
@@ -262,7 +262,7 @@ def wrong_answers(grid: Path) -> pd.DataFrame:
     return answers[answers["prediction"] != answers["answer"]]
 
 
-def test_a_score_leads_to_its_errors(report: Path, grid: Path, open_page: Open) -> None:  # noqa: F811
+def test_report_links_scores_to_errors(report: Path, grid: Path, open_page: Open) -> None:  # noqa: F811
     """Counted by pandas; hostile text stays text, and the page is no wider than the screen."""
     wrong = wrong_answers(grid)
     filters = {"task": "cardinality", "model": "uniter", "setting": "caption", "test_setting": "image"}

@@ -98,7 +98,7 @@ def theirs(table: Table) -> pd.DataFrame:
 # Table 2 -------------------------------------------------------------------------------------------------------------
 
 
-def test_the_papers_numbers_give_the_papers_table(as_published: Runs) -> None:
+def test_table2_from_the_papers_numbers(as_published: Runs) -> None:
     """Cell by cell: layout, means of converged runs alone, differences, and how many converged."""
     table = TABLES["table2"](as_published)
     assert len(ours(table)) == 16 and (table.frame != "").all(axis=None)
@@ -110,7 +110,7 @@ def test_the_papers_numbers_give_the_papers_table(as_published: Runs) -> None:
     assert set(table.frame.index.get_level_values("Source")) == {"ours, random", PAPER}
 
 
-def test_best_of_a_task_is_bold_where_it_is_above_random(as_published: Runs) -> None:
+def test_overview_marks_the_best_above_random(as_published: Runs) -> None:
     table = TABLES["table2"](as_published)
     for task in PAPER_TASKS:
         marks = table.marks[table.frame.index.get_level_values("Source") != PAPER].loc[task]
@@ -124,21 +124,21 @@ def test_best_of_a_task_is_bold_where_it_is_above_random(as_published: Runs) -> 
     assert set(table.marks.xs(PAPER, level="Source").to_numpy().ravel()) == {"paper"}
 
 
-def test_a_missing_run_leaves_blanks(as_published: Runs) -> None:
+def test_table2_with_a_missing_run(as_published: Runs) -> None:
     results = as_published.results
     gone = (results["model"] == "lxmert") & (results["task"] == "quantifiers") & (results["setting"] == "caption")
     line = ours(TABLES["table2"](replace(as_published, results=results[~gone]))).loc[("quantifiers", "LXMERT")]
     assert set(line["Caption"]) == {""} and all(line["Image"]) and all(line["Img. + Cap."])
 
 
-def test_tables_without_runs_have_the_papers_numbers_alone() -> None:
+def test_tables_without_runs() -> None:
     empty = runs_of([])
     for name, make in TABLES.items():
         table = make(empty)
         assert not table.frame.index.get_level_values(-1).astype(str).str.startswith(OURS).any(), name
 
 
-def test_runs_that_differ_in_a_setting_are_not_averaged() -> None:
+def test_pivot_averages_no_runs_of_other_settings() -> None:
     """The cell says so, and a note in what."""
     about: dict[str, Any] = {"model": "uniter", "setting": "image", "task": "cardinality"}
     rows = [row for seed in range(3) for row in made(flat(80), seed=seed, **about)]
@@ -164,7 +164,7 @@ KINDS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_table2_is_about_plain_runs(kind: str) -> None:
+def test_table2_leaves_out_variants(kind: str) -> None:
     about: dict[str, Any] = {"model": "uniter", "setting": "image", "task": "cardinality", "seed": 0}
     rows = made(flat(80), experiment="transfer", **about) + made(flat(95), config=KINDS[kind], **about)
     table = TABLES["table2"](runs_of(rows))
@@ -176,7 +176,7 @@ def test_table2_is_about_plain_runs(kind: str) -> None:
 # The other tables of scores ------------------------------------------------------------------------------------------
 
 
-def test_the_papers_numbers_give_tables_13_and_14(as_published: Runs) -> None:
+def test_tables_13_and_14_from_the_papers_numbers(as_published: Runs) -> None:
     rows = []
     for task in PAPER_TASKS:
         for model in BIMODAL:
@@ -202,7 +202,7 @@ def test_the_papers_numbers_give_tables_13_and_14(as_published: Runs) -> None:
     pd.testing.assert_frame_equal(ours(table), theirs(table))
 
 
-def test_tables_10_to_12_have_means_and_deviations_by_size() -> None:
+def test_tables_10_to_12_by_size() -> None:
     about: dict[str, Any] = {"model": "uniter", "setting": "image", "task": "spatiality"}
     part = {"training": {"examples": 8000}}
     rows = [row for seed in range(3) for row in made(flat(80 + seed), seed=seed, config={"controlled": True}, **about)]
@@ -299,7 +299,7 @@ def scores_from_predictions(runs: Runs) -> dict[tuple[str, str, str], float]:
 
 
 @pytest.mark.parametrize(("table", "cells"), [("table2", 2 * 2 * 3), ("overview", 2 * 2 * 6 + 2)])
-def test_every_number_is_that_of_the_predictions(saved: Runs, table: str, cells: int) -> None:
+def test_tables_equal_scores_of_the_predictions(saved: Runs, table: str, cells: int) -> None:
     scores = scores_from_predictions(saved)
     info = saved.results.drop_duplicates("name").set_index("name")
     data = TABLES[table](saved).data
@@ -315,7 +315,7 @@ def test_every_number_is_that_of_the_predictions(saved: Runs, table: str, cells:
     assert len(data) == cells and 0 < info["converged"].sum() < len(info)
 
 
-def test_the_overview_ends_with_the_baselines(saved: Runs) -> None:
+def test_overview_ends_with_baselines(saved: Runs) -> None:
     frame = TABLES["overview"](saved).frame.loc["baseline"]
     for label, column in (("query", "baseline_query"), ("query and number of objects", "baseline_query_objects")):
         (line,) = (one for one in frame.index if one[0] == label)
@@ -325,7 +325,7 @@ def test_the_overview_ends_with_the_baselines(saved: Runs) -> None:
             assert text == f"{level:.1f}"
 
 
-def test_couples_of_a_single_run_have_its_interval(saved: Runs) -> None:
+def test_couples_table_of_a_single_run(saved: Runs) -> None:
     line = TABLES["couples"](saved).frame.loc[("BERT", "", "Caption")]
     rows = saved.results[saved.results["model"] == "bert"].set_index("split")
     for split, name in (("InD", "test_ind"), ("OOD", "test_ood")):
@@ -364,7 +364,7 @@ def test_forms_escape_and_mark() -> None:
 # Two runs ------------------------------------------------------------------------------------------------------------
 
 
-def test_compare_is_scikit_learns_difference_of_the_predictions(saved: Runs) -> None:
+def test_compare_runs_equals_scikit_learn(saved: Runs) -> None:
     scores = scores_from_predictions(saved)
     names = saved.results.drop_duplicates("name").set_index(["model", "setting", "seed"])["name"]
     one, other = names["uniter", "image", 1], names["lxmert", "caption", 1]

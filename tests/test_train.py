@@ -56,7 +56,7 @@ def tiny(data: str, runs: Path, **changes: Any) -> Run:
         if setting == "caption" or model not in ("bert", "roberta")
     ],
 )
-def test_every_model_in_every_setting(data: str, tmp_path: Path, model: str, setting: str) -> None:
+def test_train_every_model_in_every_setting(data: str, tmp_path: Path, model: str, setting: str) -> None:
     config = tiny(data, tmp_path, model=model, setting=setting)
     rows = run(config, log=lambda line: None)
     assert [(row["test_setting"], row["split"]) for row in rows] == [
@@ -72,7 +72,7 @@ def test_every_model_in_every_setting(data: str, tmp_path: Path, model: str, set
 
 
 @pytest.mark.parametrize("model", ["uniter", "albef"])
-def test_models_get_no_labels_in_validation_and_tests(
+def test_batches_of_tests_have_no_labels(
     model: str, data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     labels = ("answer", "targets", "pair", "values", "objects", "sides")
@@ -104,7 +104,7 @@ def test_training_leaves_out_losses_without_targets(
     assert ("word_loss" in losses) == (len(words) > 1)
 
 
-def test_values_are_predicted_where_the_pair_has_some() -> None:
+def test_training_predicts_values_of_pairs() -> None:
     """The first token predicts all values, an object of the query its own; a word in a pair has none."""
     learner: Any = SimpleNamespace(values=lambda states: states[:, :2], value=lambda states: states[:, 2:3])
     states = torch.randn(2, 5, 3, generator=torch.Generator().manual_seed(0))
@@ -118,7 +118,7 @@ def test_values_are_predicted_where_the_pair_has_some() -> None:
     torch.testing.assert_close(loss, 2 * due)
 
 
-def test_intervals_are_over_scenes_where_examples_share_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_intervals_are_over_scenes(monkeypatch: pytest.MonkeyPatch) -> None:
     """50 scenes with eight queries each, right together or wrong together: a bootstrap by hand that draws scenes."""
     random = np.random.default_rng(5)
     which = random.permutation(np.repeat(np.arange(50), 8))
@@ -148,14 +148,14 @@ def test_intervals_are_over_scenes_where_examples_share_one(monkeypatch: pytest.
         assert row["interval_high"] - row["interval_low"] > 20  # alone, 400 examples would have about 9
 
 
-def test_a_run_of_less_than_an_epoch_has_a_curve(data: str, tmp_path: Path) -> None:
+def test_curve_of_less_than_an_epoch(data: str, tmp_path: Path) -> None:
     training = SMALL.changed(examples=1.0, steps=12, check_every=None)
     (row, *_) = run(tiny(data, tmp_path, training=training), log=lambda line: None)
     assert [point["step"] for point in read_curve(tmp_path / row["name"])] == [10, 12]
 
 
 @pytest.mark.parametrize(("decay", "middle"), [("linear", 0.55), ("cosine", 0.55), ("constant", 1.0)])
-def test_the_rate_rises_and_falls_to_its_end(decay: str, middle: float) -> None:
+def test_learning_rate_rises_and_falls(decay: str, middle: float) -> None:
     class Only(Learner):
         def __init__(self) -> None:
             self.recipe, self.rate, self.steps = Recipe(warmup=0.2, decay=decay, final_rate=1e-4), 1e-3, 10
@@ -164,7 +164,7 @@ def test_the_rate_rises_and_falls_to_its_end(decay: str, middle: float) -> None:
     assert factors == pytest.approx([0.5, 1.0, 1.0, middle, *[1.0 if decay == "constant" else 0.1] * 2])
 
 
-def test_seeds_differ_and_zero_is_one(data: str, tmp_path: Path) -> None:
+def test_train_seeds_differ(data: str, tmp_path: Path) -> None:
     logits = []
     for seed, folder in ((0, "a"), (0, "b"), (1, "c")):
         rows = run(tiny(data, tmp_path / folder, seed=seed), log=lambda line: None)
@@ -173,7 +173,7 @@ def test_seeds_differ_and_zero_is_one(data: str, tmp_path: Path) -> None:
     assert not np.array_equal(logits[0], logits[2])
 
 
-def test_a_setting_shows_nothing_of_the_other_modality(data: str) -> None:
+def test_setting_hides_the_other_modality(data: str) -> None:
     maker = Generator(Cardinality())
     raw = stream_examples(maker, 0, 20)
     other = stream_examples(maker, 500, 520)
@@ -195,7 +195,7 @@ def test_a_setting_shows_nothing_of_the_other_modality(data: str) -> None:
         )
 
 
-def test_streamed_examples_are_in_no_split(data: str) -> None:
+def test_streamed_examples_stay_out_of_splits(data: str) -> None:
     source = TrainingDataset(Path(data))
     first = source.config.count.train if source.config else 0
     new = stream_examples(source.generator, first, first + 500)
@@ -219,7 +219,7 @@ def test_streamed_examples_are_in_no_split(data: str) -> None:
         ({"regions": {"source": "file"}}, "give regions.file"),
     ],
 )
-def test_what_no_run_can_have_is_refused(changes: dict[str, Any], message: str) -> None:
+def test_run_refuses_impossible_settings(changes: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Run(**changes)
 
