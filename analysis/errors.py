@@ -19,6 +19,7 @@ from analysis.frames import Runs
 from train.results.columns import TEST_SETTINGS, TEST_SPLITS
 from travlr.corpora import is_corpus, item_columns
 from travlr.dataset import Dataset
+from travlr.metrics import ranked
 from travlr.tasks import TASKS, config_from_dict
 from travlr.viewer import Card, example_card, read_rows, viewer_data
 
@@ -73,18 +74,18 @@ def wrong_answers(runs: Runs, name: str, each: int, seed: int) -> pd.DataFrame:
 
 
 def wrong_items(frame: pd.DataFrame) -> pd.DataFrame:
-    """The first row of each item of a model that ranks sentences alone: `right` whether its true ones score higher."""
-    means = frame.groupby(["item", "answer"], observed=True)["score"].mean().unstack()
-    first = frame.drop_duplicates("item").set_index("item", drop=False)
-    above, below = means[True].reindex(first.index), means[False].reindex(first.index)
-    tie = (above - below).abs() <= 1e-5 * np.maximum(1, np.maximum(above.abs(), below.abs()))
-    return first.assign(right=(above > below) & ~tie, score=above - below).reset_index(drop=True)
+    """The first row of each item of a model that ranks alone: `right` says whether its true ones score higher."""
+    parts = []
+    for _, part in frame.groupby(["split", "test_setting"], observed=True):
+        first, right = ranked(part["score"], part["answer"], part["item"].astype(str))
+        parts.append(part.iloc[first].assign(right=right))
+    return pd.concat(parts, ignore_index=True)
 
 
 def say_answer(row: dict[str, Any], info: pd.Series, asked: str, ranks_only: bool) -> str:
     """What a run answered, in words."""
     if ranks_only:
-        return f"{info['model']}: the false sentences score higher by {-row['score']:.4g}"
+        return f"{info['model']}: what is true does not score higher"
     if asked:
         parsed, reply = (text if isinstance(text, str) else "" for text in (row["parsed"], row["reply"]))
         lines = dict.fromkeys([parsed or "no answer", reply[:LONGEST_REPLY].strip()])  # once, where they are the same

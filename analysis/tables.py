@@ -93,11 +93,6 @@ class Spec:
 # Which results -------------------------------------------------------------------------------------------------------
 
 
-def choose_plain(results: pd.DataFrame) -> pd.DataFrame:
-    """Runs like those of Table 2 of the paper."""
-    return of_variant(results, "")
-
-
 def of_variant(results: pd.DataFrame, *variants: str, models: Sequence[str] = (*BIMODAL, *TEXT_ONLY)) -> pd.DataFrame:
     return results[
         results["variant"].isin(variants) & results["task"].isin(PAPER_TASKS) & results["model"].isin(models)

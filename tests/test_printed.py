@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.test_results import CONFIG, run
-from train.results.columns import RESULT_COLUMNS, Row, has_converged
+from train.results.columns import RESULT_COLUMNS, Row
 from train.results.provenance import hardware
 from train.results.store import read_results, run_id
 from train.results.tables import transfer_table
@@ -55,12 +55,3 @@ def test_tables_count_unlabelled_examples_apart() -> None:
     for none in (0, None):
         words = transfer_table([row("caption", "test_ood", 90.0, **counts | {"unlabelled_examples": none})])
         assert "128,000 training examples" in words and "unlabelled" not in words
-
-
-def test_has_converged_mixed_run_with_both_inputs() -> None:
-    both = row("image+caption", "test_ind", 60, setting="mixed")
-    assert has_converged([both])
-    assert not has_converged([row("caption", "test_ind", 60, setting="mixed")])
-    assert not has_converged([row("caption", "test_ood", 60)])
-    assert not has_converged([row("caption", "test_ind", 60, above=False)])
-    assert has_converged([row("caption", "test_ind", 51, above=True)])

@@ -94,16 +94,6 @@ def main_test_setting(setting: str) -> str:
     return "image+caption" if setting == "mixed" else setting
 
 
-def has_converged(rows: Iterable[Row]) -> bool:
-    """Whether a run's main test setting is above random on test_ind (the paper's #sd counts such runs)."""
-    return any(
-        row["split"] == "test_ind"
-        and row["test_setting"] == main_test_setting(row["setting"] or "")
-        and row["above_random"]
-        for row in rows
-    )
-
-
 def averaged_runs(runs: Sequence[Run], converged: Callable[[Run], bool]) -> list[Run]:
     """The runs whose scores are averaged, of runs that differ in their seed alone: the converged ones, or all where
     none has converged (the paper's Table 2)."""
