@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -78,37 +77,30 @@ def pixels(boxes: np.ndarray, picture: np.ndarray) -> np.ndarray:
 # Settings ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("values", "message"), [({"source": "file"}, "give"), ({"file": "a"}, "leave out")])
-def test_settings_need_a_file_for_the_source_file_alone(values: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=rf"{message} regions.file"):
-        RegionSettings(**values)
-
-
 # Scenes --------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("world", "cell"), WORLDS.values(), ids=WORLDS)
 def test_scene_boxes_and_features_are_those_of_the_picture(world: World, cell: int) -> None:
     renderer = Renderer(world, cell, SPANS)
-    grid = random_grid(world, 5, share=0.5)
-    found = make_regions(RegionSettings(), scenes_of(renderer, grid))
-    features, boxes, mask = found.take(np.arange(5))
+    grid = random_grid(world, 3, share=0.5)
+    regions = make_regions(RegionSettings(), scenes_of(renderer, grid))
+    features, boxes, mask = regions.take(np.arange(3))
     for i, picture in enumerate(renderer.arrays(grid)):
         truth = list(seen(picture, world.rows, world.columns))
         assert mask[i].sum() == len(truth) == (grid[i] > 0).sum()
         np.testing.assert_allclose(pixels(boxes[i, mask[i]], picture), [box for box, _ in truth], atol=1e-3)
         np.testing.assert_allclose(features[i, mask[i]], features_of(np.stack([c for _, c in truth])), atol=1e-3)
-    assert found.dimension == 2048 and len(found) == 5
-    np.testing.assert_allclose(found.table[0], features_of(np.full((1, cell, cell, 3), 255, np.uint8))[0], atol=1e-3)
+    assert regions.dimension == 2048 and len(regions) == 3
+    np.testing.assert_allclose(regions.table[0], features_of(np.full((1, cell, cell, 3), 255, np.uint8))[0], atol=1e-3)
 
 
 def test_make_regions_pads_with_empty_cells() -> None:
-    grid = random_grid(World(), 20)
+    grid = random_grid(World(), 6)
     scenes = scenes_of(PAPER, grid)
-    exact, full = (make_regions(RegionSettings(number=n), scenes) for n in ("exact", 36))
-    part = make_regions(RegionSettings(number=30), scenes)
-    features, boxes, mask = full.take(np.arange(20))
-    assert mask.all() and mask.shape == (20, 36)
+    exact, full, part = (make_regions(RegionSettings(number=n), scenes) for n in ("exact", 36, 30))
+    features, boxes, mask = full.take(np.arange(6))
+    assert mask.all() and mask.shape == (6, 36)
     for i, picture in enumerate(PAPER.arrays(grid)):
         own_features, own_boxes, own = (values[0] for values in exact.take([i]))
         count = len(own)
@@ -165,25 +157,11 @@ def test_take_trims_pads_and_blanks_rows() -> None:
 def test_grid_of_the_objects_column() -> None:
     generator = Generator(Cardinality(count=Count(train=60, validation=0, test_ind=0, test_ood=0)))
     objects = generator.table("train", 0, 60)["objects"]
-    np.testing.assert_array_equal(grid_of(objects, World()), generator.batch("train", 0, 60).grid)
-    np.testing.assert_array_equal(grid_of(objects[7:9], World()), generator.batch("train", 7, 9).grid)
+    np.testing.assert_array_equal(grid_of(objects[7:], World()), generator.batch("train", 7, 60).grid)
     with pytest.raises(ValueError, match=r"objects: the colour 'red' is not of the world"):
         grid_of(objects, World(colours=("blue", "green", "yellow", "orange")))
     with pytest.raises(ValueError, match=r"objects: one lies outside the world's 6 rows and 4 columns"):
         grid_of(objects, World(columns=4))
-
-
-@pytest.mark.parametrize("takes_boxes", [True, False])
-def test_make_regions_memory_of_a_large_split(takes_boxes: bool) -> None:
-    grid = random_grid(World(), 32_000)
-    tracemalloc.start()
-    found = make_regions(RegionSettings(number=36), scenes_of(PAPER, grid), takes_boxes)
-    for start in range(0, 640, 64):
-        found.take(np.arange(start, start + 64))
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert found.table.nbytes + found.index.nbytes + found.boxes.nbytes < 1 << 25
-    assert peak < 1 << 28
 
 
 # Pictures from files -------------------------------------------------------------------------------------------------
@@ -198,24 +176,6 @@ def test_make_regions_of_decoded_pictures(source: str) -> None:
         for a, b in zip(rendered.take(rows), decoded.take(rows), strict=True):
             np.testing.assert_allclose(a, b, atol=5e-3)
     assert len(decoded.table) == 1 + len(np.unique(scenes.grid[scenes.grid > 0]))
-
-
-def test_recognise_lossy_pictures_of_odd_size() -> None:
-    renderer = Renderer(World(), 83, SPANS)
-    scenes = scenes_of(renderer, random_grid(World(), 4))
-    large = [np.pad(p, ((1, 1), (1, 1), (0, 0)), constant_values=255) for p in renderer.arrays(scenes.grid)]  # 500 px
-    pictures = []
-    for picture in large:
-        file = io.BytesIO()
-        pillow.fromarray(picture).save(file, "JPEG", quality=90)
-        pictures.append(np.asarray(pillow.open(file)))
-    lossy = PictureSet(scenes.ids, scenes.grid, 6, 6, decoded=lambda: pictures)
-    features, boxes, mask = make_regions(RegionSettings(), lossy).take([0, 1, 2, 3])
-    truth = make_regions(RegionSettings(), scenes).take([0, 1, 2, 3])
-    np.testing.assert_array_equal(mask, truth[2])
-    np.testing.assert_allclose(boxes[mask] * 500, truth[1][mask] * 498 + 1, atol=3)
-    names = [(colour, shape, size) for size, shape, colour in World().kinds]
-    assert recognise(features[mask]) == [names[k - 1] for row in scenes.grid for k in row if k]
 
 
 def released_picture(objects: list[tuple[str, str]]) -> np.ndarray:
@@ -241,24 +201,25 @@ def test_recognise_pictures_like_the_released_ones() -> None:
     grid = np.zeros((6, 36), int)
     grid[:, 12:18] = 1
     grid[5, 17] = 0  # 35 kinds
-    found = make_regions(RegionSettings(), PictureSet(list("abcdef"), grid, 6, 6, decoded=lambda: pictures))
-    features, boxes, mask = found.take(np.arange(6))
+    regions = make_regions(RegionSettings(), PictureSet(list("abcdef"), grid, 6, 6, decoded=lambda: pictures))
+    features, boxes, mask = regions.take(np.arange(6))
     assert [names[:2] for names in recognise(features[mask])] == kinds
-    sides = (boxes[..., 2:] - boxes[..., :2])[mask] * 500
-    assert sides.min() > 25 and sides.max() < 48
+    near, far = boxes[mask][:, :2] * 500, boxes[mask][:, 2:] * 500
+    assert (far - near).min() > 25 and (far - near).max() < 48
+    centres = [(500 / 6 * (place % 6 + 0.5), 500 / 6 * 2.5) for place in range(35)]
+    np.testing.assert_allclose((near + far) / 2, centres, atol=8)  # a triangle is higher than low
 
 
 # The recogniser ------------------------------------------------------------------------------------------------------
 
 
-def test_recognise_unseen_objects() -> None:
-    crops, names = train_recogniser.held_out_crops(3000, seed=77)
-    found = recognise(features_of(crops))
-    for head in range(3):
-        assert np.mean([a[head] == b[head] for a, b in zip(found, names, strict=True)]) >= 0.99
+def test_recognise_unseen_objects(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(train_recogniser, "HELD_OUT_CELLS", (22, 34, 52, 90))
+    crops, names = train_recogniser.held_out_crops(600, seed=77)
+    assert min(train_recogniser.accuracy(crops, names).values()) >= 0.99
 
 
-@pytest.mark.parametrize("cell", [28, 32, 37, 48, 64, 96, 128])
+@pytest.mark.parametrize("cell", [28, 37, 64])
 def test_recognise_every_sprite(cell: int) -> None:
     sizes = SIZES if cell > 32 else SIZES[1:]  # a small circle and octagon in fewer pixels are too alike
     world = World(colours=tuple(COLOURS), shapes=SHAPES, sizes=sizes)
@@ -286,32 +247,28 @@ def test_train_recogniser_learns_and_repeats(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(train_recogniser, "TRAINING_CELLS", (32,))
     monkeypatch.setattr(train_recogniser, "TRAINING_SPANS", (1.0,))
     one, two = (train_recogniser.train_recogniser(steps=2, batch=12, seed=4) for _ in range(2))
-    for a, b in zip(one.state_dict().values(), two.state_dict().values(), strict=True):
-        torch.testing.assert_close(a, b, rtol=0, atol=0)
-    train_recogniser.save(
-        train_recogniser.train_recogniser(steps=60, batch=48, seed=4), tmp_path / "new.safetensors", {"note": "a test"}
-    )
-    assert [path.name for path in tmp_path.iterdir()] == ["new.safetensors"]
+    assert all(map(torch.equal, one.state_dict().values(), two.state_dict().values()))
+    taught = train_recogniser.train_recogniser(steps=60, batch=24, seed=4)
+    train_recogniser.save(taught, tmp_path / "new.safetensors", {"note": "a test"})
     sprites = Renderer(World(colours=tuple(COLOURS)), 32, SPANS).rgb_sprites[1:]
     network = recogniser.recogniser(tmp_path / "new.safetensors")
     colours = network.classify(network(torch.tensor(sprites).permute(0, 3, 1, 2) / 255))["colour"].argmax(1)
-    assert (colours == torch.arange(len(sprites)) % len(COLOURS)).float().mean() > 0.3  # chance: 0.08
+    assert (colours == torch.arange(len(sprites)) % len(COLOURS)).float().mean() > 0.2  # chance: 0.08
 
 
 # Feature files -------------------------------------------------------------------------------------------------------
 
 Images = dict[str, tuple[np.ndarray, np.ndarray]]  # features (R, D) and boxes (R, 4) in 0..1
-WIDTH, HEIGHT = 640, 400
 
 
-def images(count: int = 4, dimension: int = 6) -> Images:
+def images() -> Images:
     """Images with 2 to 5 regions, and the blank one."""
     random = np.random.default_rng(0)
     made: Images = {}
-    for name in [*(f"picture-{i}" for i in range(count)), "blank"]:
-        regions_here = 2 + len(made) % 4
-        corners = np.sort(random.random((regions_here, 2, 2)), axis=1).reshape(-1, 4)
-        made[name] = random.random((regions_here, dimension)).astype(np.float32), corners.astype(np.float32)
+    for name in ("picture-0", "picture-1", "picture-2", "picture-3", "blank"):
+        number = 2 + len(made) % 4
+        corners = np.sort(random.random((number, 2, 2)), axis=1).reshape(-1, 4)
+        made[name] = random.random((number, 6)).astype(np.float32), corners.astype(np.float32)
     return made
 
 
@@ -324,15 +281,13 @@ def write_npz(folder: Path, what: Images) -> Path:
             path / f"{name}.npz",
             features=features.astype(np.float16),
             norm_bb=np.concatenate([boxes, size], axis=1),
-            conf=np.ones((len(boxes), 1)),
-            soft_labels=np.zeros((len(boxes), 5)),
         )
     return path
 
 
-def from_file(path: Path, count: int = 4, **settings: Any) -> RegionTable:
+def from_file(path: Path, **settings: Any) -> RegionTable:
     return make_regions(
-        RegionSettings(source="file", file=str(path), **settings), scenes_of(SMALL, np.zeros((count, 6), int))
+        RegionSettings(source="file", file=str(path), **settings), scenes_of(SMALL, np.zeros((4, 6), int))
     )
 
 
@@ -365,29 +320,21 @@ def _with(name: str, features: Any, boxes: Any) -> Images:
     return images() | {name: (np.array(features, np.float32), np.array(boxes, np.float32))}
 
 
+def _npz(**arrays: Any) -> Damage:
+    """A folder in which one file holds these arrays."""
+
+    def write(folder: Path) -> Path:
+        path = write_npz(folder, images())
+        np.savez(path / "picture-1.npz", **arrays)
+        return path
+
+    return write
+
+
 def _cut_npz(folder: Path) -> Path:
     path = write_npz(folder, images())
     file = path / "picture-1.npz"
     file.write_bytes(file.read_bytes()[:200])
-    return path
-
-
-def _pickled_npz(folder: Path) -> Path:
-    path = write_npz(folder, images())
-    np.savez(path / "picture-1.npz", features=np.array([[{}]], object), norm_bb=np.ones((1, 4)))
-    return path
-
-
-def _one_array_npz(folder: Path) -> Path:
-    path = write_npz(folder, images())
-    np.savez(path / "picture-1.npz", features=np.ones((2, 6)))
-    return path
-
-
-def _plain_npy(folder: Path) -> Path:
-    path = write_npz(folder, images())
-    with open(path / "picture-1.npz", "wb") as file:
-        np.save(file, np.ones((2, 6)))
     return path
 
 
@@ -400,14 +347,12 @@ DAMAGED: dict[str, tuple[Damage, str]] = {
     ),
     "nan": (lambda f: write_npz(f, _with("picture-3", [[np.nan] * 6], BOX)), r"image picture-3: .*float16"),
     "infinite box": (lambda f: write_npz(f, _with("picture-3", GOOD, [[0, 0, 1, np.inf]])), r"picture-3: .*float16"),
-    "huge": (lambda f: write_npz(f, _with("picture-3", [[1e30] * 6], BOX)), r"picture-3: .*float16"),
     "dimension": (lambda f: write_npz(f, _with("blank", [[1.0] * 5], BOX)), r"picture-0: .* 6 numbers, but blank of 5"),
     "outside": (lambda f: write_npz(f, _with("picture-0", GOOD, [[0, 0, 3, 1]])), r"image picture-0: has a box"),
     "backwards": (lambda f: write_npz(f, _with("picture-0", GOOD, [[0.5, 0, 0.1, 1]])), r"picture-0: has a box"),
-    "cut npz": (_cut_npz, r"picture-1.npz: damaged or missing"),
-    "pickle in npz": (_pickled_npz, r"picture-1.npz: .*allow_pickle"),
-    "npz lacks boxes": (_one_array_npz, r"picture-1.npz: damaged or missing \(.*norm_bb"),
-    "npy": (_plain_npy, r"picture-1.npz: damaged or missing"),
+    "cut": (_cut_npz, r"picture-1.npz: damaged or missing"),
+    "pickle": (_npz(features=np.array([[{}]], object), norm_bb=np.ones((1, 4))), r"picture-1.npz: .*allow_pickle"),
+    "no boxes": (_npz(features=np.ones((2, 6))), r"picture-1.npz: damaged or missing \(.*norm_bb"),
 }
 
 
@@ -421,7 +366,6 @@ def test_read_regions_refuses_damaged_files(damage: Damage, message: str, tmp_pa
 @pytest.mark.parametrize("name", ["../outside", "/etc/passwd", "a/b"])
 def test_read_regions_stays_in_its_folder(name: str, tmp_path: Path) -> None:
     path = write_npz(tmp_path, images())
-    write_npz(tmp_path / "uniter", {})
     np.savez(tmp_path / "outside.npz", features=np.ones((1, 6)), norm_bb=np.ones((1, 4)))
     scenes = PictureSet([name], np.zeros((1, 6), int), 2, 3, SMALL)
     with pytest.raises(ValueError, match=r"is not a file name"):
@@ -442,7 +386,7 @@ def by_hand(picture: np.ndarray, side: int) -> np.ndarray:
     return ((values - MEAN) / STD).transpose(2, 0, 1)
 
 
-@pytest.mark.parametrize("side", [384, 192, 128, 96, 64, 48])
+@pytest.mark.parametrize("side", [384, 128, 48])
 def test_scale_picture_keeps_the_whole_picture(side: int) -> None:
     grid = random_grid(World(), 3)
     found = Pictures(PAPER, side)(grid)
@@ -453,7 +397,7 @@ def test_scale_picture_keeps_the_whole_picture(side: int) -> None:
         assert (difference > 1e-5).mean() < 0.01
 
 
-@pytest.mark.parametrize("side", [224, 256, 400])
+@pytest.mark.parametrize("side", [224, 400])
 def test_scale_picture_is_bicubic(side: int) -> None:
     grid = random_grid(World(), 3)
     pictures = Pictures(PAPER, side)
