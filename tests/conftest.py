@@ -49,6 +49,18 @@ def unaudited() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
+def rules_not_fitted() -> Iterator[None]:
+    """For runs, evaluations and pages: to fit the baselines of their datasets takes seconds."""
+    from travlr.baselines import RuleScore, scoring
+
+    splits = ("validation", "test_ind", "test_ood")
+    scores = [RuleScore("total", "the query", split, 60.0, (55.0, 65.0), 60.0, 20.0, 100) for split in splits]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scoring, "score_baselines", lambda folder: scores)
+        yield
+
+
+@pytest.fixture(scope="module")
 def tables_made_once() -> Iterator[None]:
     """For tests of files, which write the rows of a few datasets again and again."""
     from travlr.formats import original

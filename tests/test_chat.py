@@ -25,33 +25,18 @@ from travlr.questions import make_question, messages
 
 models_of: Any = library
 TEXTS = ["a red circle", "the star is above the circle", "a star"]
-KINDS = [kind for kind in BUILT if kind != "paligemma"]  # it has no chat template
 Saved = Callable[[str], Path]
 
 
-@pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, Any]]:
-    """Of each family that a test has used its folder and processor."""
-    return {}
-
-
 @pytest.fixture
-def chat(
-    folders: dict[str, tuple[Path, Any]],
-    tmp_path_factory: pytest.TempPathFactory,
-    monkeypatch: pytest.MonkeyPatch,
-    one_thread: None,
-) -> Saved:
-    """The folder of a family, whose processor can be loaded without torchvision."""
+def chat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, one_thread: None) -> Saved:
+    """Saves a model of a family, whose processor can then be loaded without torchvision; gives its folder."""
 
     def saved(kind: str) -> Path:
-        if kind not in folders:
-            folder = tmp_path_factory.mktemp(kind)
-            folders[kind] = folder, tiny_chat.saved(kind, folder)
-        folder, processor = folders[kind]
+        processor = tiny_chat.saved(kind, tmp_path)
         if kind in NEED_TORCHVISION:
             monkeypatch.setattr(models_of.AutoProcessor, "from_pretrained", lambda *_, **__: processor)
-        return folder
+        return tmp_path
 
     return saved
 
@@ -96,8 +81,8 @@ def official_score(processor: Any, model: Any, request: Request) -> float:
     return float(true - false)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_scores_are_those_of_the_official_path(kind: str, chat: Saved) -> None:
+@pytest.mark.parametrize("kind", BUILT)
+def test_chat_model_scores_are_those_of_the_official_path(kind: str, chat: Saved) -> None:
     folder = chat(kind)
     scores = scores_of(model_of(folder))
     processor = models_of.AutoProcessor.from_pretrained(folder)
@@ -106,19 +91,13 @@ def test_scores_are_those_of_the_official_path(kind: str, chat: Saved) -> None:
     expected = {request.id: official_score(processor, model, request) for request in make_requests()}
     assert scores == pytest.approx(expected, abs=5e-5)
     assert np.ptp(list(scores.values())) > 0.05  # of pictures and sentences, not constant
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_text_begins_once(kind: str, chat: Saved) -> None:
-    processor = model_of(chat(kind)).processor
     content = [{"type": "image", "image": pictures()[0]}, {"type": "text", "text": "a star"}]
     ids = chat_inputs(processor, [{"role": "user", "content": content}])["input_ids"][0].tolist()
-    beginning = processor.tokenizer.bos_token_id
-    assert (beginning is None) == (kind in WITHOUT_BOS)
-    assert beginning is None or ids.count(beginning) == 1
+    beginning = processor.tokenizer.bos_token_id  # stands once, where there is one
+    assert (beginning is None) == (kind in WITHOUT_BOS) and (beginning is None or ids.count(beginning) == 1)
 
 
-def test_accelerate_spreads_a_model(chat: Saved, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chat_model_is_spread_by_accelerate(chat: Saved, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = chat("gemma3")
     expected = scores_of(model_of(folder))
     real = models_of.AutoModelForImageTextToText.from_pretrained

@@ -1,4 +1,5 @@
-"""Tiny generative vision-language models with random weights, with processors and chat templates like those of the hub.
+"""Tiny generative vision-language models with random weights, with processors and chat templates like those of the hub:
+one of each way to begin a text, to show a picture (in one piece, in tiles, in patches) and to attend to it.
 
 Whether the tokenizer and the template add a beginning-of-sequence token is as in each family's published files, since a
 score depends on it.
@@ -6,12 +7,9 @@ score depends on it.
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import torch
 import transformers as library
@@ -93,27 +91,6 @@ def llava() -> tuple[Any, Any]:
     return models_of.LlavaForConditionalGeneration(config), processor
 
 
-def llava_next() -> tuple[Any, Any]:
-    """LLaVA-NeXT: a picture becomes several tiles."""
-    words = tokenizer("<s>", "</s>", image_token="<image>")
-    grid = [[32, 64], [64, 32], [64, 64]]
-    config = models_of.LlavaNextConfig(
-        vision_config=clip_vision(),
-        text_config=models_of.LlamaConfig(**TEXT, vocab_size=len(words)),
-        image_token_index=words.image_token_id,
-        vision_feature_layer=-1,
-        image_grid_pinpoints=grid,
-    )
-    images = models_of.LlavaNextImageProcessorPil(
-        size={"shortest_edge": 32}, crop_size={"height": 32, "width": 32}, image_grid_pinpoints=grid
-    )
-    processor = models_of.LlavaNextProcessor(
-        images, words, patch_size=8, vision_feature_select_strategy="default", num_additional_image_tokens=1,
-        chat_template=template("", "[INST] ", "<image>\n", " [/INST]", ""),
-    )  # fmt: skip
-    return models_of.LlavaNextForConditionalGeneration(config), processor
-
-
 def gemma3() -> tuple[Any, Any]:
     """Gemma 3: template and tokenizer both add BOS."""
     words = tokenizer(
@@ -162,66 +139,6 @@ def mllama() -> tuple[Any, Any]:
     return models_of.MllamaForConditionalGeneration(config), processor
 
 
-def mistral3() -> tuple[Any, Any]:
-    """Mistral 3, whose processor and vision tower are Pixtral's: template and tokenizer both add BOS."""
-    words = tokenizer("<s>", "</s>", ("[INST]", "[/INST]", "[IMG]", "[IMG_BREAK]", "[IMG_END]"))
-    config = models_of.Mistral3Config(
-        vision_config=models_of.PixtralVisionConfig(**{**VISION, "image_size": 64}, head_dim=16),
-        text_config=models_of.MistralConfig(**TEXT, vocab_size=len(words)),
-        image_token_index=words.convert_tokens_to_ids("[IMG]"),
-        spatial_merge_size=2,
-        vision_feature_layer=-1,
-    )
-    images = models_of.PixtralImageProcessorPil(size={"longest_edge": 64}, patch_size={"height": 8, "width": 8})
-    processor = pixtral_processor()(
-        images, words, patch_size=8, spatial_merge_size=2,
-        chat_template=template(BOS, "[INST]", "[IMG]", "[/INST]", ""),
-    )  # fmt: skip
-    return models_of.Mistral3ForConditionalGeneration(config), processor
-
-
-def aya_vision() -> tuple[Any, Any]:
-    """Aya Vision: template and tokenizer both add BOS."""
-    marks = ("<image>", "<|START_OF_IMG|>", "<|END_OF_IMG|>", "<|IMG_PATCH|>", "<|IMG_LINE_BREAK|>", "TILE")
-    turn = ("<|START_OF_TURN_TOKEN|>", "<|END_OF_TURN_TOKEN|>", "<|USER_TOKEN|>", "<|CHATBOT_TOKEN|>")
-    words = tokenizer("<BOS_TOKEN>", "<EOS_TOKEN>", (*marks, "TILE_GLOBAL", *turn))
-    config = models_of.AyaVisionConfig(
-        vision_config=models_of.SiglipVisionConfig(**VISION),
-        text_config=models_of.Cohere2Config(**TEXT, vocab_size=len(words)),
-        image_token_index=words.convert_tokens_to_ids("<|IMG_PATCH|>"),
-        downsample_factor=2,
-        adapter_layer_norm_eps=1e-6,
-    )
-    images = models_of.GotOcr2ImageProcessorPil(**SQUARE, crop_to_patches=True, min_patches=1, max_patches=3)
-    processor = models_of.AyaVisionProcessor(
-        images, words, patch_size=8, img_size=32, downsample_factor=2,
-        chat_template=template(
-            BOS, f"{turn[0]}{turn[2]}", "<image>", turn[1], f"{turn[0]}{turn[3]}"
-        ),
-    )  # fmt: skip
-    return models_of.AyaVisionForConditionalGeneration(config), processor
-
-
-def idefics2() -> tuple[Any, Any]:
-    """Idefics 2: the tokenizer adds BOS, the template does not."""
-    words = tokenizer("<s>", "</s>")
-    processor = models_of.Idefics2Processor(
-        models_of.Idefics2ImageProcessorPil(
-            size={"shortest_edge": 24, "longest_edge": 32}, do_image_splitting=False
-        ), words, image_seq_len=4,
-        chat_template=template("", "User:", "<image>", "<end_of_utterance>\n", "Assistant:"),
-    )  # fmt: skip
-    perceiver = {"resampler_n_latents": 4, "resampler_depth": 1, "resampler_n_heads": 2, "resampler_head_dim": 16}
-    perceiver |= {"num_key_value_heads": 2, "hidden_size": WIDTH}
-    config = models_of.Idefics2Config(
-        vision_config=VISION,
-        perceiver_config=perceiver,
-        text_config=models_of.MistralConfig(**TEXT, vocab_size=len(words), pad_token_id=words.pad_token_id),
-        image_token_id=words.convert_tokens_to_ids("<image>"),
-    )
-    return models_of.Idefics2ForConditionalGeneration(config), processor
-
-
 def idefics3() -> tuple[Any, Any]:
     """Idefics 3 (SmolVLM's words): the beginning of a turn is BOS, which the template writes."""
     rows = [f"<row_{row}_col_{column}>" for row in range(1, 7) for column in range(1, 7)]
@@ -243,31 +160,6 @@ def idefics3() -> tuple[Any, Any]:
     return models_of.Idefics3ForConditionalGeneration(config), processor
 
 
-def paligemma() -> tuple[Any, Any]:
-    """PaliGemma, which has no chat template: its processor puts the picture's tokens and BOS before the text."""
-    words = tokenizer("<bos>", "<eos>")
-    images = models_of.SiglipImageProcessorPil(**SQUARE)
-    images.image_seq_length = 16
-    processor = models_of.PaliGemmaProcessor(images, words)
-    config = models_of.PaliGemmaConfig(
-        vision_config=models_of.SiglipVisionConfig(**VISION, vision_use_head=False),
-        text_config=models_of.GemmaConfig(**TEXT, vocab_size=len(words)),
-        image_token_index=words.convert_tokens_to_ids("<image>"),
-        projection_dim=WIDTH,
-    )
-    return models_of.PaliGemmaForConditionalGeneration(config), processor
-
-
-def pixtral_processor() -> Any:
-    """The class, whose module imports torchvision, though Pillow prepares the pictures here."""
-    names = [f"torchvision{rest}" for rest in ("", ".transforms", ".transforms.v2", ".transforms.v2.functional")]
-    absent = {} if importlib.util.find_spec("torchvision") else {name: mock.MagicMock() for name in names}
-    with mock.patch.dict(sys.modules, absent):
-        from transformers.models.pixtral.processing_pixtral import PixtralProcessor
-
-    return PixtralProcessor
-
-
 def without_video(kind: Any) -> Any:
     """A processor of pictures and texts alone: those for videos need torchvision."""
 
@@ -279,47 +171,29 @@ def without_video(kind: Any) -> Any:
     return Still
 
 
-def qwen(model: str, processor: str, vision: dict[str, Any], text: dict[str, Any]) -> tuple[Any, Any]:
-    """Qwen's: no BOS at all; all pictures' patches in one row, with how many each has."""
+def qwen3_vl() -> tuple[Any, Any]:
+    """Qwen 3 VL: no BOS at all; all pictures' patches in one row, with how many each has."""
     marks = ("<|im_start|>", "<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>")
     words = tokenizer("", "<|im_end|>", marks)
-    text = {**TEXT, "vocab_size": len(words), **text}
-    ids = {name: words.convert_tokens_to_ids(f"<|{token}|>") for name, token in (
-        ("image_token_id", "image_pad"), ("video_token_id", "video_pad"),
-        ("vision_start_token_id", "vision_start"), ("vision_end_token_id", "vision_end"),
-    )}  # fmt: skip
-    config = getattr(models_of, f"{model}Config")(vision_config=vision, text_config=text, **ids)
+    vision: dict[str, Any] = {"depth": 2, "hidden_size": WIDTH, "out_hidden_size": WIDTH, "num_heads": 2}
+    vision |= {"patch_size": 8, "intermediate_size": 48, "deepstack_visual_indexes": [0], "num_position_embeddings": 16}
+    rope = {"rope_type": "default", "mrope_section": [2, 3, 3], "rope_theta": 10000.0}
+    names = {"image": "image_pad", "video": "video_pad", "vision_start": "vision_start", "vision_end": "vision_end"}
+    config = models_of.Qwen3VLConfig(
+        vision_config=vision, text_config={**TEXT, "vocab_size": len(words), "rope_parameters": rope},
+        **{f"{name}_token_id": words.convert_tokens_to_ids(f"<|{token}|>") for name, token in names.items()},
+    )  # fmt: skip
     images = models_of.Qwen2VLImageProcessorPil(
         size={"shortest_edge": 32 * 32, "longest_edge": 64 * 64}, patch_size=8, merge_size=2, temporal_patch_size=2
     )
-    made = without_video(getattr(models_of, processor))(
+    processor = without_video(models_of.Qwen3VLProcessor)(
         images, words,
         chat_template=template(
             "", "<|im_start|>user\n", "<|vision_start|><|image_pad|><|vision_end|>", "<|im_end|>\n",
             "<|im_start|>assistant\n",
         ),
     )  # fmt: skip
-    return getattr(models_of, f"{model}ForConditionalGeneration")(config), made
-
-
-MROPE = {"rope_parameters": {"rope_type": "default", "mrope_section": [2, 3, 3], "rope_theta": 10000.0}}
-
-
-def qwen2_vl() -> tuple[Any, Any]:
-    vision = {"depth": 2, "embed_dim": WIDTH, "hidden_size": WIDTH, "num_heads": 2, "patch_size": 8, "mlp_ratio": 2}
-    return qwen("Qwen2VL", "Qwen2VLProcessor", vision, MROPE)
-
-
-def qwen2_5_vl() -> tuple[Any, Any]:
-    vision: dict[str, Any] = {"depth": 2, "hidden_size": WIDTH, "out_hidden_size": WIDTH, "num_heads": 2}
-    vision |= {"patch_size": 8, "intermediate_size": 48, "window_size": 32, "fullatt_block_indexes": [1]}
-    return qwen("Qwen2_5_VL", "Qwen2_5_VLProcessor", vision, MROPE)
-
-
-def qwen3_vl() -> tuple[Any, Any]:
-    vision: dict[str, Any] = {"depth": 2, "hidden_size": WIDTH, "out_hidden_size": WIDTH, "num_heads": 2}
-    vision |= {"patch_size": 8, "intermediate_size": 48, "deepstack_visual_indexes": [0], "num_position_embeddings": 16}
-    return qwen("Qwen3VL", "Qwen3VLProcessor", vision, MROPE)
+    return models_of.Qwen3VLForConditionalGeneration(config), processor
 
 
 def internvl() -> tuple[Any, Any]:
@@ -344,39 +218,12 @@ def internvl() -> tuple[Any, Any]:
     return models_of.InternVLForConditionalGeneration(config), processor
 
 
-def llava_onevision() -> tuple[Any, Any]:
-    """LLaVA-OneVision: no BOS; a picture becomes several tiles."""
-    words = tokenizer("", "<|im_end|>", ("<|im_start|>",), image_token="<image>", video_token="<video>")
-    grid = [[32, 64], [64, 32], [64, 64]]
-    config = models_of.LlavaOnevisionConfig(
-        vision_config=models_of.SiglipVisionConfig(**VISION, vision_use_head=False),
-        text_config=models_of.Qwen2Config(**TEXT, vocab_size=len(words)),
-        image_token_index=words.image_token_id,
-        video_token_index=words.video_token_id,
-        image_grid_pinpoints=grid,
-        vision_feature_layer=-1,
-    )
-    images = models_of.LlavaOnevisionImageProcessorPil(**SQUARE, image_grid_pinpoints=grid)
-    processor = without_video(models_of.LlavaOnevisionProcessor)(
-        images, words, num_image_tokens=16, vision_feature_select_strategy="full",
-        chat_template=template(
-            "", "<|im_start|>user ", "<image>\n", "<|im_end|>", "<|im_start|>assistant\n"
-        ),
-    )  # fmt: skip
-    return models_of.LlavaOnevisionForConditionalGeneration(config), processor
-
-
-Built = Callable[[], tuple[Any, Any]]
-WITH_BOS: dict[str, Built] = {
-    "llava": llava, "llava_next": llava_next, "gemma3": gemma3, "mllama": mllama, "mistral3": mistral3,
-    "aya_vision": aya_vision, "idefics2": idefics2, "idefics3": idefics3, "paligemma": paligemma,
+WITHOUT_BOS = ("qwen3_vl", "internvl")
+BUILT: dict[str, Callable[[], tuple[Any, Any]]] = {
+    "llava": llava, "gemma3": gemma3, "mllama": mllama, "idefics3": idefics3, "qwen3_vl": qwen3_vl,
+    "internvl": internvl,
 }  # fmt: skip
-WITHOUT_BOS: dict[str, Built] = {
-    "qwen2_vl": qwen2_vl, "qwen2_5_vl": qwen2_5_vl, "qwen3_vl": qwen3_vl, "internvl": internvl,
-    "llava_onevision": llava_onevision,
-}  # fmt: skip
-BUILT = WITH_BOS | WITHOUT_BOS
-NEED_TORCHVISION = ("mistral3", *WITHOUT_BOS)  # whose processors do not load without it
+NEED_TORCHVISION = WITHOUT_BOS  # whose processors do not load without it
 
 
 def saved(kind: str, folder: Path) -> Any:
