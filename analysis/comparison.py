@@ -16,8 +16,8 @@ def compare_runs(runs: Runs, name_a: str, name_b: str) -> Table:
     for runs without common examples."""
     for name in (name_a, name_b):
         if name not in set(runs.results["name"]):
-            known = ", ".join(runs.results["name"].unique())
-            raise ValueError(f"{name}: no finished run has this name; choose from {known}")
+            names = ", ".join(runs.results["name"].unique())
+            raise ValueError(f"{name}: no finished run has this name; choose from {names}")
     place = ["split", "test_setting", "id"]
     one, other = (runs.predictions(name=name).astype(dict.fromkeys(place, str)) for name in (name_a, name_b))
     both = one.merge(other[[*place, "prediction"]], on=place, suffixes=("_a", "_b"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Sequence
 
 import matplotlib
@@ -14,16 +15,28 @@ from matplotlib.figure import Figure
 from analysis.evaluations import Section, label_evaluations
 from analysis.frames import Runs, left_out
 from analysis.plotting import COLOURS, MARKERS, STYLE, add_legend, bars_with_intervals, new_figure
+from analysis.verdict import OTHER_PICTURES
 from train.results.columns import in_order
 from travlr.baselines import RuleScore, dataset_baselines
 from travlr.corpora.items import MATCH
+from travlr.corpora.pairs import ARO_GROUPS
 from travlr.corpora.taxonomy import TAXONOMY, by_axis, paper_averages
-from travlr.metrics import both_ranked, compare, holm, picture_clusters, proportion, proportions, ranked, reply_scores
+from travlr.metrics import (
+    both_ranked,
+    compare,
+    holm,
+    picture_clusters,
+    proportion,
+    proportions,
+    ranked,
+    reply_scores,
+    score_couples,
+)
 
-OTHER_PICTURES = ("blank", "shuffled")  # styles of showing that are baselines
 SCORES_NOTE = (
     "Percent. Ranked: items whose true sentences score above the false ones, on average; a tie is wrong; a coin has "
-    "50. Both: couples of items that exchange their sentences, both ranked right; a coin has 25. Accuracy: each "
+    "50. Both: couples of items that exchange their sentences, both ranked right; a coin has 25. Image score: "
+    "couples of which each sentence scores higher with its own picture; group score: and both. Accuracy: each "
     "sentence alone, above or below the model's threshold. Blank, shuffled: items ranked right by the same model that "
     "sees white pictures, or those of other items. Intervals: items that share a picture, and couples, are one cluster."
 )
@@ -32,17 +45,21 @@ COMPARED_NOTE = (
     "Items ranked right, of those that both models have answered. p: two-sided exact McNemar test over clusters; Holm: "
     "adjusted for the number of comparisons in this table."
 )
+MEANS_NOTE = (
+    "Percent of items ranked right, averaged over relations or pairs of attributes with equal weight, as ARO's numbers "
+    "are; of attributes, pairs with fewer than 25 items are left out. ARO's number for relations also leaves out those "
+    "that hold in both directions, such as next to."
+)
 AVERAGES_NOTE = "Means over axes as in the paper's Tables 2 to 5; empty where an axis has no items."
 
 
 def sections(runs: Runs) -> list[Section]:
     """The sections about corpora; none without any."""
     results = label_evaluations(runs.evaluations[runs.evaluations["task"] == MATCH])
-    parts: list[Section] = []
+    names, parts = name_corpora(runs), list[Section]()
     for digest, of_corpus in results.groupby("dataset"):
         if digest in runs.datasets:
-            about = runs.datasets[str(digest)].manifest.get("corpus") or {}
-            title = about.get("name") or str(digest)[:8]
+            title = names[str(digest)]
             answers = label_models(runs.predictions(name=list(of_corpus["name"].unique())), of_corpus)
             if len(answers):
                 rules = list[RuleScore]()
@@ -52,13 +69,21 @@ def sections(runs: Runs) -> list[Section]:
     return parts
 
 
+def name_corpora(runs: Runs) -> dict[str, str]:
+    """The names of corpora by their digests, which tell apart those of one name."""
+    named = ((digest, dataset.manifest.get("corpus")) for digest, dataset in runs.datasets.items())
+    names = {digest: str(about["name"]) for digest, about in named if about}
+    several = {name for name, number in Counter(names.values()).items() if number > 1}
+    return {digest: f"{name} {digest[:8]}" if name in several else name for digest, name in names.items()}
+
+
 def label_models(predictions: pd.DataFrame, results: pd.DataFrame) -> pd.DataFrame:
     """Predictions with `label`, unique to each evaluation, and `pictures`: "" for its own ones, else blank or
     shuffled."""
     about = results.drop_duplicates("name").set_index("name")
-    pictures = about["image_style"].where(about["image_style"].isin(OTHER_PICTURES), "")
+    pictures = about["image_style"].where(about["image_style"].isin(list(OTHER_PICTURES)), "")
     same = about.groupby(["model", pictures])["run"].transform("nunique") > 1
-    labels = about["model"].where(~same, about["model"] + " (" + about["asked"] + ")")
+    labels = about["model"].where(~same, about["model"] + " (" + about["question"] + ")")
     return predictions.assign(
         label=predictions["name"].astype(str).map(labels), pictures=predictions["name"].astype(str).map(pictures)
     )
@@ -87,6 +112,8 @@ def corpus_sections(title: str, answers: pd.DataFrame, rules: Sequence[RuleScore
     if len(places):
         parts.append(Section(f"{title}: items ranked right by place and size", AXES_NOTE, draw_places(places)))
         parts.append(Section(f"{title}: averages of the VL-CheckList paper", AVERAGES_NOTE, average_table(own)))
+    if own["group"].ne("").any():
+        parts.append(Section(f"{title}: means over relations and attributes", MEANS_NOTE, mean_table(own)))
     alone = choose_judged(answers)
     if len(alone):
         note = "Percent of sentences right, each alone, above or below the model's threshold; with 95 % intervals."
@@ -102,21 +129,25 @@ def corpus_sections(title: str, answers: pd.DataFrame, rules: Sequence[RuleScore
 
 
 def rank_items(answers: pd.DataFrame) -> pd.DataFrame:
-    """A row for each item of each evaluation: label, pictures, item, couple, axis, source, cluster, right (whether its
-    true sentences score above its false ones)."""
+    """A row for each item of each evaluation: label, pictures, item, couple, axis, source, group, cluster, right
+    (whether its true sentences score above its false ones)."""
     parts = []
     for (label, pictures), part in answers.groupby(["label", "pictures"], sort=False):
-        given = [None if pd.isna(score) else float(score) for score in part["score"]]
-        parsed = [text if isinstance(text, str) else None for text in part["parsed"]]
-        first, right = ranked(reply_scores(given, parsed), part["answer"], part["item"].astype(str))
+        first, right = ranked(scores_of(part), part["answer"], part["item"].astype(str))
         rows = part.iloc[first]
         texts = {name: rows[name].astype(object).fillna("").astype(str).to_numpy()
-                 for name in ("item", "couple", "kind", "source", "picture")}  # fmt: skip
+                 for name in ("item", "couple", "kind", "source", "picture", "group")}  # fmt: skip
         frame = pd.DataFrame({"label": label, "pictures": pictures, **texts, "right": right})
         frame["cluster"] = picture_clusters(frame["picture"], frame["couple"])
         parts.append(frame.rename(columns={"kind": "axis"}))
     items = pd.concat(parts, ignore_index=True)
     return items.assign(axis=order_axes(items["axis"]))
+
+
+def scores_of(answers: pd.DataFrame) -> np.ndarray:
+    """How much each sentence is held to be true."""
+    given = [None if pd.isna(score) else float(score) for score in answers["score"]]
+    return reply_scores(given, [text if isinstance(text, str) else None for text in answers["parsed"]])
 
 
 def order_axes(axes: pd.Series) -> pd.Series:
@@ -166,6 +197,11 @@ def score_table(answers: pd.DataFrame, items: pd.DataFrame) -> pd.DataFrame:
         first, both = both_ranked(part["right"], part["couple"])
         if len(both):
             line["both [95 %]"] = with_interval(*proportion(both, part["cluster"].to_numpy()[first]))
+        own = answers[(answers["label"] == label) & (answers["pictures"] == "")]
+        names = (own[name].astype(str) for name in ("item", "query", "couple"))
+        _, text, image = score_couples(scores_of(own), own["answer"], *names)
+        if len(text):
+            line |= {"image score": f"{100 * image.mean():.1f}", "group score": f"{100 * (text & image).mean():.1f}"}
         alone = own_answers[own_answers["label"] == label]
         if len(alone):
             line["accuracy [95 %]"] = with_interval(*proportion(alone["right"].astype(bool), alone["scene"]))
@@ -199,6 +235,18 @@ def axis_table(axes: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     table = axes.assign(text=texts).pivot_table("text", by, "label", aggfunc="first", sort=False).fillna("")
     table.insert(0, "number", axes.groupby(by)["examples"].max().map("{:,}".format))
     return table
+
+
+def mean_table(items: pd.DataFrame) -> pd.DataFrame:
+    """Means over ARO's groups: a line for each model."""
+    columns: dict[str, dict[str, str]] = {}
+    for (label, kind), part in items.groupby(["label", items["group"].str.partition(": ")[0]], sort=False):
+        if kind:
+            rates = part.groupby("group")["right"].agg(["mean", "size"])
+            rates = rates[rates["size"] >= ARO_GROUPS[kind]]
+            text = f"{100 * rates['mean'].mean():.1f}" if len(rates) else ""
+            columns.setdefault(f"{kind} ({len(rates):,})", {})[label] = text
+    return pd.DataFrame(columns).fillna("").rename_axis("model")
 
 
 def average_table(items: pd.DataFrame) -> pd.DataFrame:

@@ -23,8 +23,9 @@ from travlr.metrics import ranked
 from travlr.tasks import TASKS, config_from_dict
 from travlr.viewer import Card, example_card, read_rows, viewer_data
 
-FILTERS = {"task": "Task", "model": "Model", "setting": "Trained in", "asked": "Asked", "test_setting": "Tested in",
-           "split": "Split", "pair": "Pair", "answer": "Right answer", "outcome": "Outcome", "run": "Run"}  # fmt: skip
+FILTERS = {"task": "Task", "model": "Model", "setting": "Trained in", "question": "Question",
+           "test_setting": "Tested in", "split": "Split", "pair": "Pair", "answer": "Right answer",
+           "outcome": "Outcome", "run": "Run"}  # fmt: skip
 ANSWERS_IN_ALL, FEWEST, MOST = 2400, 24, 240  # answers to show of all runs together, and limits for each
 LONGEST_REPLY = 2_000  # characters; the rest is in answers.jsonl
 
@@ -63,13 +64,18 @@ def wrong_answers(runs: Runs, name: str, each: int, seed: int) -> pd.DataFrame:
     order = pd.util.hash_array(wrong["item"].astype(str).to_numpy(object), hash_key=f"{seed:016d}")
     groups = wrong.assign(order=order).sort_values("order").groupby(["test_setting", "split"], observed=True)
     places = groups.cumcount().reindex(wrong.index)
-    asked = label_evaluations(results)["asked"].iloc[0] if pd.notna(info["form"]) else ""
+    question = label_evaluations(results)["question"].iloc[0] if pd.notna(info["form"]) else ""
     columns = wrong[["id", "split", "row", "item", "answer", "task"]].astype(object)
     columns["sampled"] = places < -(-each // max(1, groups.ngroups))
     columns["test_setting"] = wrong["test_setting"].astype(str)
-    columns["outcome"] = np.where(wrong["parsed"].isna() & (asked != "") & (not ranks_only), "no answer", "wrong")
-    about = {"run": name, "model": info["model"], "setting": "" if asked else info["setting"] or "", "asked": asked}
-    words = [say_answer(row, info, asked, ranks_only) for row in wrong.to_dict("records")]
+    columns["outcome"] = np.where(wrong["parsed"].isna() & (question != "") & (not ranks_only), "no answer", "wrong")
+    about = {
+        "run": name,
+        "model": info["model"],
+        "setting": "" if question else info["setting"] or "",
+        "question": question,
+    }
+    words = [say_answer(row, info, question, ranks_only) for row in wrong.to_dict("records")]
     return columns.assign(**about, words=words)
 
 
@@ -82,14 +88,14 @@ def wrong_items(frame: pd.DataFrame) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)
 
 
-def say_answer(row: dict[str, Any], info: pd.Series, asked: str, ranks_only: bool) -> str:
+def say_answer(row: dict[str, Any], info: pd.Series, question: str, ranks_only: bool) -> str:
     """What a run answered, in words."""
     if ranks_only:
         return f"{info['model']}: what is true does not score higher"
-    if asked:
+    if question:
         parsed, reply = (text if isinstance(text, str) else "" for text in (row["parsed"], row["reply"]))
         lines = dict.fromkeys([parsed or "no answer", reply[:LONGEST_REPLY].strip()])  # once, where they are the same
-        return f"{info['model']} ({asked}), {row['test_setting']}: " + "\n".join(filter(None, lines))
+        return f"{info['model']} ({question}), {row['test_setting']}: " + "\n".join(filter(None, lines))
     sure = 100 / (1 + np.exp(-abs(row["score"])))
     size = f" {info['size']}" if pd.notna(info["size"]) else ""
     how = f"trained in {info['setting']}, tested in {row['test_setting']}, seed {info['seed']}"

@@ -21,7 +21,7 @@ from travlr.questions.objects import objects_text
 from travlr.scene import Object, column_name
 from travlr.tasks import TASKS
 
-LINE = ["model", "asked"]  # what a line of a table is
+LINE = ["model", "question"]  # what a line of a table is
 SIZES = {"1-5": 5, "6-10": 10, "11-15": 15, "16 or more": 10_000}  # of scenes: the largest number of objects of each
 CELL = ["task", "test_setting", "split"]
 # Of a bar: accuracy from images, then what is lost, see `count_losses`.
@@ -57,8 +57,8 @@ def sections(runs: Runs) -> list[Section]:
     ]
     if results["objects"].notna().any():
         parts.append(Section("Objects in replies to form=read", READ_NOTE, reading_table(results)))
-        if len(found := found_table(answers[answers["form"] == "read"], runs, results)):
-            parts.append(Section("Objects found by their number and place", "Percent of the objects.", found))
+        if len(table := reading_table_by_place(answers[answers["form"] == "read"], runs, results)):
+            parts.append(Section("Objects found by their number and place", "Percent of the objects.", table))
     if len(answers):
         parts.append(Section("Accuracy by the items of the pair", "Percent of right answers.", pair_table(answers)))
     losses = count_losses(results)
@@ -68,11 +68,11 @@ def sections(runs: Runs) -> list[Section]:
 
 
 def label_evaluations(results: pd.DataFrame) -> pd.DataFrame:
-    """The results with a column `asked`: how a model was asked, with the run where that is not enough."""
-    asked = pd.Series([how_asked(row) for row in results.to_dict("records")], results.index, "str")
-    results = results.assign(asked=asked)
+    """The results with a column `question`: how a model was asked, with the run where that is not enough."""
+    question = pd.Series([how_asked(row) for row in results.to_dict("records")], results.index, "str")
+    results = results.assign(question=question)
     same = results.groupby([*LINE, *CELL], dropna=False)["run"].transform("nunique") > 1
-    return results.assign(asked=asked.where(~same, asked + ", run " + results["run"].str[:8]))
+    return results.assign(question=question.where(~same, question + ", run " + results["run"].str[:8]))
 
 
 # Tables --------------------------------------------------------------------------------------------------------------
@@ -169,7 +169,7 @@ def reading_table(results: pd.DataFrame) -> pd.DataFrame:
     return pd.concat([readings[columns], percent.map("{:.1f}".format)], axis=1).set_index(columns)
 
 
-def found_table(readings: pd.DataFrame, runs: Runs, results: pd.DataFrame) -> pd.DataFrame:
+def reading_table_by_place(readings: pd.DataFrame, runs: Runs, results: pd.DataFrame) -> pd.DataFrame:
     """Of form=read, percent of objects found, by their number in the scene, and by column and row."""
     digests = results.drop_duplicates("name").set_index("name")["dataset"]
     parts = []
@@ -179,11 +179,11 @@ def found_table(readings: pd.DataFrame, runs: Runs, results: pd.DataFrame) -> pd
         return pd.DataFrame()
     objects = pd.concat(parts, ignore_index=True)
     lines = objects["parsed"].fillna("").astype(str).str.split("\n")
-    found = [100.0 * (text in line) for text, line in zip(objects["text"], lines, strict=True)]
-    long = objects.assign(found=found).melt(
-        [*LINE, "task", "test_setting", "found"], ["number", "column", "line"], "by", "value"
+    hits = [100.0 * (text in line) for text, line in zip(objects["text"], lines, strict=True)]
+    long = objects.assign(hit=hits).melt(
+        [*LINE, "task", "test_setting", "hit"], ["number", "column", "line"], "by", "value"
     )
-    means = long.groupby([*LINE, "task", "test_setting", "by", "value"], observed=True)["found"].mean()
+    means = long.groupby([*LINE, "task", "test_setting", "by", "value"], observed=True)["hit"].mean()
     table = means.map("{:.1f}".format).unstack(["by", "value"]).sort_index(axis=1, key=_numeric_order).fillna("")
     return table.rename(columns={"line": "row", "number": "objects in the scene"}, level=0)
 
@@ -225,7 +225,8 @@ def in_order_of_settings(columns: pd.Index) -> list[tuple[str, str]]:
 
 
 def count_losses(results: pd.DataFrame) -> pd.DataFrame:
-    """Where each model loses accuracy, in points: a row for each (model, asked, task, split) with images and captions.
+    """Where each model loses accuracy, in points: a row for each model, question, task and split with images and
+    captions.
 
     unparsed: replies to images without a parsed answer. All other losses are of parsed answers alone, as parts of the
     proportion of replies to images that have one. reasoning: errors from captions, where nothing has to be seen. The
@@ -238,9 +239,9 @@ def count_losses(results: pd.DataFrame) -> pd.DataFrame:
     read = results[(results["form"] == "read") & (results["test_setting"] == "image")]
     reading = read.groupby(pictures, dropna=False)["parsed_accuracy"].first().rename("reading")
     keys = [*dict.fromkeys([*LINE, *pictures])]
-    asked = results[results["form"] != "read"].set_index("test_setting")
-    image = asked.loc[asked.index == "image", [*keys, "accuracy", "parsed_accuracy", "unparsed", "chance"]]
-    caption = asked.loc[asked.index == "caption", [*keys, "parsed_accuracy"]]
+    others = results[results["form"] != "read"].set_index("test_setting")
+    image = others.loc[others.index == "image", [*keys, "accuracy", "parsed_accuracy", "unparsed", "chance"]]
+    caption = others.loc[others.index == "caption", [*keys, "parsed_accuracy"]]
     table = image.merge(caption, on=keys, suffixes=("", "_caption")).merge(reading, "left", on=pictures)
     from_images, from_captions = table["parsed_accuracy"], table["parsed_accuracy_caption"]
     part = table["reading"] / 100
@@ -260,7 +261,7 @@ def count_losses(results: pd.DataFrame) -> pd.DataFrame:
 
 def draw_losses(losses: pd.DataFrame) -> Figure:
     """A bar for each model and task: what it has right from images, and where the rest is lost."""
-    labels = losses["model"] + ", " + losses["task"] + " (" + losses["asked"] + "), " + losses["split"].astype(str)
+    labels = losses["model"] + ", " + losses["task"] + " (" + losses["question"] + "), " + losses["split"].astype(str)
     with matplotlib.rc_context(STYLE):
         figure, [[axes]] = new_figure(["Where evaluated models lose accuracy"], 1, 1, (8.0, 0.26 * len(losses) + 0.6))
         y, start = np.arange(len(losses)), np.zeros(len(losses))

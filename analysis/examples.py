@@ -27,7 +27,7 @@ def describe_examples(dataset: Dataset, split: str) -> pd.DataFrame:
     cardinality has x alone); claim: the query's claim (relation, number, quantifier, comparison); first, second
     and third: its objects; critical: of quantifiers, the size of the set that decides (figure 23), else missing;
     objects: the number of objects in the scene; row (in its split), couple (of examples 2k and 2k + 1), which is the
-    item, too; scene: equal where scenes are; source and picture: of corpora, else missing.
+    item, too; scene: equal where scenes are; source, picture and group: of corpora, else missing.
     """
     table = dataset[split].columns("id", "query", "answer", "task", "pair", "query_form", "objects")
     objects, row = table["objects"].combine_chunks(), np.arange(len(table), dtype=np.int32)
@@ -45,7 +45,7 @@ def describe_examples(dataset: Dataset, split: str) -> pd.DataFrame:
         "scene": _scenes(flat, which, len(table)),
         **_pairs(table["pair"].combine_chunks()),
         **_query_columns(table["query_form"].combine_chunks()),
-        **{name: constant(len(table), None) for name in ("source", "picture")},
+        **{name: constant(len(table), None) for name in ("source", "picture", "group")},
     }
     frame = pd.DataFrame(columns)
     if is_corpus(dataset):
@@ -56,7 +56,7 @@ def describe_examples(dataset: Dataset, split: str) -> pd.DataFrame:
 def _corpus_examples(dataset: Dataset, split: str, frame: pd.DataFrame) -> pd.DataFrame:
     """The examples of a corpus: items instead of couples of scenes, and a scene for each picture."""
     items = item_columns(dataset, split)
-    columns = {name: pd.Categorical(items[name]) for name in ("item", "couple", "source", "picture")}
+    columns = {name: pd.Categorical(items[name]) for name in ("item", "couple", "source", "picture", "group")}
     nothing = {name: constant(len(frame), None) for name in ("x", "y", "claim", "critical")}
     return frame.assign(**columns, **nothing, scene=columns["picture"].codes.astype(np.int32))
 

@@ -77,7 +77,7 @@ FIGURES: dict[str, FigureKind] = {
 def draw(figure: str, runs: Runs, **where: Any) -> Figure:
     """A figure of the runs whose results have these values: `draw("cells", runs, name="…", test_setting="image")`.
 
-    Raises `ValueError`, in one line, for an unknown figure, or where there is nothing to draw.
+    Raises `ValueError`, in one line, for an unof_tasks figure, or where there is nothing to draw.
     """
     if figure not in FIGURES:
         raise ValueError(f"figure {figure!r}: choose one of {', '.join(FIGURES)}")
@@ -98,16 +98,16 @@ def list_figures(runs: Runs) -> Iterator[tuple[str, str, dict[str, Any]]]:
     before all; then those of one run of each dataset, model and setting: converged, like a run of Table 2, of the
     lowest seed, and trained longest."""
     results = runs.trainings
-    known = results[results["task"].map(is_task)]
-    for task in sorted({*results["task"]} - {*known["task"]}):
+    of_tasks = results[results["task"].map(is_task)]
+    for task in sorted({*results["task"]} - {*of_tasks["task"]}):
         runs.skipped.append(f"no figures of the task {task}; name yours with --task")
-    for task in in_order(known["task"], TASKS):
+    for task in in_order(of_tasks["task"], TASKS):
         for kind in in_order((kind for kind, one in FIGURES.items() if one.of in ("results", "curves")), ["transfer"]):
             yield kind, f"{kind}-{short_name(task)}", {"task": task}
-        digests = known.loc[(known["task"] == task) & known["dataset"].isin(runs.datasets), "dataset"].unique()
+        digests = of_tasks.loc[(of_tasks["task"] == task) & of_tasks["dataset"].isin(runs.datasets), "dataset"].unique()
         for digest in digests:
             yield "dataset", f"dataset-{short_name(task)}-{digest[:8]}", {"dataset": digest, "task": task}
-    rows = known.drop_duplicates("name").assign(
+    rows = of_tasks.drop_duplicates("name").assign(
         later=lambda rows: ~rows["converged"], other=lambda rows: rows["variant"] != "",
         shorter=lambda rows: -rows["steps"].fillna(0),
     )  # fmt: skip

@@ -19,6 +19,7 @@ from analysis.pivots import label_runs
 from analysis.plotting import COLOURS, MARKERS, RED, add_legend, baseline_levels, baseline_lines, heat_map, new_figure
 from train.config import ARCHITECTURES, CONTROLLED, SETTINGS
 from train.results.columns import TEST_SETTINGS, TEST_SPLITS, averaged_runs, in_order, main_test_setting
+from travlr.settings import count_text
 
 
 def require_one(results: pd.DataFrame, column: str) -> None:
@@ -33,7 +34,7 @@ def runs_title(title: str, rows: pd.DataFrame) -> list[str]:
     """A title, and a line about several runs."""
     count, seeds = rows["run"].nunique(), sorted(rows["seed"].dropna().unique())
     weights = ", ".join(sorted(set(rows["weights"].fillna("unknown")))[:3])
-    several = f"{count} run{'s' * (count > 1)}, seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}"
+    several = f"{count_text(count, 'run')}, seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}"
     return [title, f"{', '.join(sorted(rows['task'].dropna().unique()))} · {several}, weights: {weights}"]
 
 

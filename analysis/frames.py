@@ -25,6 +25,7 @@ from train.results.tables import flat_settings
 from travlr.config import Style
 from travlr.dataset import Dataset, open_dataset
 from travlr.metrics import LEVEL, binomial_p_value
+from travlr.settings import count_text
 
 DTYPES: dict[type, str] = {str: "str", int: "Int64", float: "float64", bool: "boolean"}
 RUN_COLUMNS = ("run", "name", "model", "setting", "seed")  # of predictions
@@ -78,7 +79,7 @@ class Runs:
         for column, value in where.items():
             name = column.replace("__", ".")
             if name not in rows:
-                near = get_close_matches(name, [str(known) for known in rows])
+                near = get_close_matches(name, list(map(str, rows)))
                 hint = f"did you mean {' or '.join(near)}?" if near else f"choose from {', '.join(map(str, rows))}"
                 raise ValueError(f"{name}: no column or setting of runs; {hint}")
             rows = rows[rows[name].isin(value if isinstance(value, list | tuple | set) else [value])]
@@ -141,7 +142,7 @@ class Runs:
 
 
 PREDICTIONS = ("id", "split", "answer", "task", "query", "objects", "row", "item", "couple", "scene", "pair", "kind",
-               "x", "y", "claim", "first", "second", "third", "critical", "source", "picture", *RUN_COLUMNS,
+               "x", "y", "claim", "first", "second", "third", "critical", "source", "picture", "group", *RUN_COLUMNS,
                "test_setting", "score", "prediction", "right", *REPLY_COLUMNS)  # fmt: skip
 
 
@@ -255,7 +256,7 @@ def _find_datasets(folder: Path, results: pd.DataFrame, places: list[Path], skip
                     datasets.setdefault(dataset.manifest["content_digest"], dataset)
         if digest not in datasets:
             count = rows["name"].nunique()
-            skipped.append(f"predictions of {count} run{'s' * (count > 1)}, dataset {str(digest)[:16]}: {reason}")
+            skipped.append(f"predictions of {count_text(count, 'run')}, dataset {str(digest)[:16]}: {reason}")
     return {digest: dataset for digest, dataset in datasets.items() if digest in {*results["dataset"]}}
 
 

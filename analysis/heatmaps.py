@@ -26,7 +26,7 @@ from analysis.model_options import add_model_options, load_model_of
 from train.ask.matchers.base import WORD, Matcher
 from train.ask.matchers.loading import ScoreFunction
 from travlr.corpora.pictures import on_white
-from travlr.settings import run_command
+from travlr.settings import count_text, run_command
 
 CELLS = 8  # of occlusion, along each side of the picture
 OCCLUSION_BATCH = 8  # pictures in a call of occlusion
@@ -163,7 +163,7 @@ def main(arguments: list[str]) -> None:
     maps = heat(load_model_of(options), image, options.text, options.occlusion)
     options.out.parent.mkdir(parents=True, exist_ok=True)
     draw_heat_map(maps, image, options.model).savefig(options.out)
-    print(f"{options.out}: score {maps.score:.4f}, {len(maps.words)} words, by {maps.method}")
+    print(f"{options.out}: score {maps.score:.4f}, {count_text(len(maps.words), 'word')}, by {maps.method}")
 
 
 if __name__ == "__main__":

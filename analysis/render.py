@@ -21,10 +21,8 @@ def _styler(table: Table, escape: str) -> Styler:
 
 
 def to_html(table: Table) -> str:
-    """An HTML table whose cells have their marks as classes, and lead to their links."""
-    styler = (
-        _styler(table, "html").set_td_classes(table.marks).set_caption(html.escape(table.title)).set_uuid(table.name)
-    )
+    """An HTML table without a title, whose cells have their marks as classes, and lead to their links."""
+    styler = _styler(table, "html").set_td_classes(table.marks).set_uuid(table.name)
     if (links := table.links) is not None:
         texts = table.frame.map(html.escape)
         anchors = '<a href="' + links.map(html.escape) + '">' + texts + "</a>"

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -29,7 +30,7 @@ from analysis.render import plain_table, to_html, write_table
 from analysis.tables import TABLES
 from analysis.verdict import judge
 from train.results.store import REPORT
-from travlr.settings import Log, UsageError, run_command
+from travlr.settings import Log, UsageError, count_text, run_command
 from travlr.tasks import add_task_option
 from travlr.viewer import render_page
 from travlr.workers import Progress
@@ -111,8 +112,8 @@ def add_sections(report: Report) -> None:
     for heading, sections in (("Evaluations", evaluations.sections), ("Corpora", corpora.sections)):
         parts = []
         with left_out(report.runs.skipped, f"{heading.lower()}: "):
-            for number, (title, note, content) in enumerate(sections(report.runs), 1):
-                name, part = f"{heading.lower()}_{number}", {"title": title, "note": note, "html": "", "figure": ""}
+            for title, note, content in sections(report.runs):
+                name, part = file_name(title), {"title": title, "note": note, "html": "", "figure": ""}
                 if isinstance(content, pd.DataFrame):
                     table = plain_table(name, title, content, (note,) if note else ())
                     write_table(table, report.out / "tables")
@@ -121,6 +122,10 @@ def add_sections(report: Report) -> None:
                     part |= {"figure": report.save_figure(content, name)}
                 parts.append(part)
         report.sections[heading] = parts
+
+
+def file_name(title: str) -> str:
+    return re.sub(r"\W+", "-", title.lower()).strip("-")
 
 
 def add_errors(report: Report) -> None:
@@ -136,11 +141,11 @@ def page_of(report: Report) -> str:
     info = runs.results.drop_duplicates("name").assign(run=lambda rows: label_runs(rows))
     facts = info.set_index("name")[["run", *RUN_FACTS]].map(lambda value: "" if pd.isna(value) else str(value))
     run_table = Table("runs", "Runs and evaluations", facts, facts, facts.map(lambda _: ""))
-    trained, asked = runs.trainings["name"].nunique(), runs.evaluations["name"].nunique()
+    trainings, evaluations = runs.trainings["name"].nunique(), runs.evaluations["name"].nunique()
     return render_page(
         TEMPLATE,
         name=runs.folder.resolve().name,
-        lead=f"Trained: {trained:,}. Evaluated: {asked:,}. Results: {len(runs.results):,}. "
+        lead=f"Trained: {trainings:,}. Evaluated: {evaluations:,}. Results: {len(runs.results):,}. "
         f"Left out: {len(runs.skipped) or 'nothing'}.",
         verdict=judge(runs),
         tables=[{"table": table, "html": to_html(table)} for table in report.tables],
@@ -162,7 +167,7 @@ def list_versions(runs: Runs) -> list[str]:
     ):
         packages = [f"{name} {version}" for name, version in json.loads(versions).items()]
         packages += [f"commit {commit}"] if commit else []
-        lines.append(f"{rows['name'].nunique()} runs: {', '.join(packages) or 'not recorded'}")
+        lines.append(f"{count_text(rows['name'].nunique(), 'run')}: {', '.join(packages) or 'not recorded'}")
     ours = [f"{name} {metadata.version(name)}" for name in ("travlr", "pandas", "matplotlib", "numpy", "pyarrow")]
     return [*lines, f"this report: {', '.join(ours)}"]
 
@@ -211,7 +216,7 @@ def main(arguments: list[str]) -> int:
     parts = [part for of_heading in report.sections.values() for part in of_heading]
     tables = len(report.tables) + sum(bool(part["html"]) for part in parts)
     figures = sum(map(len, report.figures.values())) + sum(bool(part["figure"]) for part in parts)
-    print(f"{out}: {tables} tables, {figures} figures; open {out / PAGE} in a browser")
+    print(f"{out}: {count_text(tables, 'table')}, {count_text(figures, 'figure')}; open {out / PAGE} in a browser")
     return 0
 
 

@@ -33,7 +33,7 @@ from travlr.corpora.pictures import on_white
 from travlr.corpora.taxonomy import LOCATIONS, location_class, size_class
 from travlr.generate import renderer_of
 from travlr.scene import COLOURS, SHAPES, World
-from travlr.settings import UsageError, run_command
+from travlr.settings import UsageError, count_text, run_command
 
 GRID = 5
 SIZES = (0.04, 0.08, 0.15, 0.3)  # of the background's shorter side; of 672 pixels: small, medium, large and larger
@@ -237,7 +237,7 @@ def main(arguments: list[str]) -> None:
     title = f"{options.model}: {options.object} on {options.background}"
     plot(margins, title).savefig(options.out / "variation.png", dpi=150)
     print(mean_scores(margins).to_string(float_format="{:.4g}".format, na_rep="–"))
-    print(f"{options.out}: variation.csv and variation.png, of {len(frame) // len(sentences)} pictures")
+    print(f"{options.out}: variation.csv and variation.png, of {count_text(len(frame) // len(sentences), 'picture')}")
 
 
 if __name__ == "__main__":

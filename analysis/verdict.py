@@ -1,4 +1,4 @@
-"""What models reason over, in a few sentences: the picture, the words of its caption, both or neither."""
+"""What models reason over, a sentence or two for each model and task; the tables have the rest."""
 
 from __future__ import annotations
 
@@ -10,99 +10,95 @@ from analysis.frames import Runs, left_out
 from train.results.columns import in_order
 from travlr.baselines import dataset_baselines
 from travlr.corpora.items import MATCH
+from travlr.questions import FORMS
 from travlr.tasks import TASKS
 
 MODALITIES = {"image": "pictures", "caption": "captions"}
-MOST = 12  # sentences
-WITHOUT_PICTURE = {"blank": "with blank pictures", "shuffled": "with pictures of other items"}
+MOST = 12  # models and tasks
+OTHER_PICTURES = {"blank": "itself with blank pictures", "shuffled": "itself with pictures of other items"}
 
 
 def judge(runs: Runs) -> list[str]:
-    """A sentence or two for each task that models were trained on, for each evaluation, and for each corpus."""
-    lines = [
-        *_judge_trainings(runs.trainings),
-        *_judge_evaluations(runs.evaluations),
-        *_judge_corpora(runs),
-    ]
+    """What models reason over: of each task that models were trained on, and of each model that was asked, by task and
+    by corpus."""
+    lines = [*_judge_trainings(runs.trainings), *_judge_evaluations(runs.evaluations), *_judge_corpora(runs)]
     others = len(lines) - MOST
     return lines if others <= 0 else [*lines[:MOST], f"{others:,} more are in the tables below."]
 
 
 def _judge_trainings(results: pd.DataFrame) -> Iterator[str]:
-    """Of each task: what runs reach in the setting they were trained in, and what carries over to the other one."""
+    """Of each task: what the best run reaches in the modality that it was trained in, and whether that carries over to
+    the other one."""
     results = results[results["split"] == "test_ood"]
     results = results[results["variant"] == ""] if results["variant"].eq("").any() else results
     for task in in_order(results["task"].dropna(), TASKS):
-        parts, over = [], []
-        for setting, words in MODALITIES.items():
-            of_setting = results[(results["task"] == task) & (results["setting"] == setting)]
-            own = of_setting[of_setting["test_setting"] == setting]
-            if not len(own):
-                continue
-            above, level = _above(own)
-            over += [words] if above.any() else []
-            part = f"trained on {words}, {above.sum()} of {len(own)} runs are above {level}, the best with "
-            part += f"{own['accuracy'].max():.1f} % right"
-            other = "caption" if setting == "image" else "image"
-            if len(transfer := of_setting[of_setting["test_setting"] == other]):
-                carries = "which carries over" if _above(transfer)[0].any() else "and it does not carry over"
-                part += f", {carries}: from {MODALITIES[other]} at best {transfer['accuracy'].max():.1f} %"
-            parts.append(part)
-        if parts:
-            yield f"{task}: models reason over {_listed(over)}. {_sentence('; '.join(parts))} (test_ood)."
-
-
-def _above(rows: pd.DataFrame) -> tuple[pd.Series, str]:
-    """Whether results are above the best unbound rule, or above chance where the rule is not known, and its name."""
-    if rows["above_unbound"].notna().any():
-        levels = rows["baseline_unbound_accuracy"].dropna()
-        return rows["above_unbound"].fillna(False).astype(bool), f"the best unbound rule ({levels.max():.1f} %)"
-    return rows["above_random"].fillna(False).astype(bool), "chance (no unbound rule is known)"
+        of_task = results[results["task"] == task]
+        of_task = of_task[of_task[["setting", "test_setting"]].isin(list(MODALITIES)).all(axis=1)]
+        own = of_task[of_task["test_setting"] == of_task["setting"]]
+        other = of_task.drop(own.index)
+        if len(own):
+            carries = ""
+            if len(other):
+                best = other.loc[other["accuracy"].idxmax()]
+                where = f"from {MODALITIES[best['setting']]} to {MODALITIES[best['test_setting']]}"
+                reached = f"{where} ({best['accuracy']:.1f} %)"
+                carries = f" It carries over {reached}." if _above(other).any() else " Nothing carries over."
+            yield f"{task}: models {_reason_over(own)}{carries}"
 
 
 def _judge_evaluations(results: pd.DataFrame) -> Iterator[str]:
-    """Of each model and task: accuracy from pictures and from captions, and the gap."""
+    """Of each model and task, in the simplest form that it was asked in."""
     results = results[(results["task"] != MATCH) & (results["form"] != "read")]
-    results = results[~results["image_style"].isin(list(WITHOUT_PICTURE))]
-    for (model, form, task, _), rows in results.groupby(["model", "form", "task", "name"], sort=False):
-        split = "test_ood" if rows["split"].eq("test_ood").any() else str(rows["split"].iloc[0])
-        rows = rows[rows["split"] == split].drop_duplicates("test_setting").set_index("test_setting", drop=False)
-        rows = rows.loc[[setting for setting in MODALITIES if setting in rows.index]]
-        if not len(rows):
-            continue
-        if rows["accuracy"].isna().any():  # a matcher that only ranks
-            row = rows.iloc[0]
-            ends = f"[{row['ranked_low']:.1f}, {row['ranked_high']:.1f}]"
-            over = "the picture" if row["ranked_low"] > 50 else "not more than a coin"
-            yield f"{model} on {task}, {split}: {row['ranked']:.1f} % of couples ranked right {ends}: {over}."
-            continue
-        above, level = _above(rows)
-        seen = {one: words for one, words in MODALITIES.items() if one in rows.index}
-        texts = [f"{rows.loc[one, 'accuracy']:.1f} % from {words}" for one, words in seen.items()]
-        gap = ""
-        if len(rows) == 2:
-            gap = f", a gap of {rows.loc['caption', 'accuracy'] - rows.loc['image', 'accuracy']:+.1f} points"
-        over = _listed([words for one, words in seen.items() if above[one]])
-        beside = f"above {level} from {over}" if above.any() else f"not above {level}"
-        yield f"{model} ({form}) on {task}, {split}: {' and '.join(texts)}{gap}; {beside}."
+    results = results[
+        ~results["image_style"].isin(list(OTHER_PICTURES)) & results["test_setting"].isin(list(MODALITIES))
+    ]
+    for (model, task), rows in results.groupby(["model", "task"], sort=False):
+        rows = rows[rows["form"] == in_order(rows["form"], FORMS)[0]]
+        rows = rows[rows["name"] == rows["name"].iloc[0]]
+        rows = rows[rows["split"] == ("test_ood" if rows["split"].eq("test_ood").any() else rows["split"].iloc[0])]
+        if rows["accuracy"].notna().all():
+            yield f"{task}: {model} {_reason_over(rows)}"
+        else:  # a matcher that only ranks
+            yield f"{task}: {model} {_rank(rows.iloc[0], {'a coin': 50.0})}"
+
+
+def _reason_over(rows: pd.DataFrame) -> str:
+    """What models reason over by results in the modality that they were trained in, or asked in; the best of each."""
+    above = set(rows.loc[_above(rows), "test_setting"])
+    over = [words for setting, words in MODALITIES.items() if setting in above]
+    best = rows.groupby("test_setting")["accuracy"].max()
+    texts = [f"{best[setting]:.1f} % from {words}" for setting, words in MODALITIES.items() if setting in best]
+    levels = rows["baseline_unbound_accuracy"].dropna()
+    level = f"best unbound rule {levels.max():.1f} %" if len(levels) else "no unbound rule is known, so above chance"
+    ending = "s" if rows["form"].notna().any() else ""  # of one model
+    what = f"reason{ending} over {' and '.join(over)}" if over else f"show{ending} no reasoning"
+    return f"{what}: {', '.join(texts)} right ({level})."
+
+
+def _above(rows: pd.DataFrame) -> pd.Series:
+    """Whether results are above the best unbound rule, or above chance where the rule is not known."""
+    return rows["above_unbound"].fillna(rows["above_random"]).fillna(False).astype(bool)
 
 
 def _judge_corpora(runs: Runs) -> Iterator[str]:
-    """Of each model and corpus: how often the true sentences score higher, and whether a coin, a rule that reads the
-    words alone, or the model itself without its pictures ranks as many."""
+    """Of each model and corpus: how often the true sentences score higher, and the best of a coin, a rule that reads
+    the words alone, and the model itself without its pictures."""
     results = runs.evaluations
     results = results[(results["task"] == MATCH) & results["ranked"].notna()]
-    other = results[results["image_style"].isin(list(WITHOUT_PICTURE))]
+    other = results[results["image_style"].isin(list(OTHER_PICTURES))]
+    words_alone = {digest: _words_alone(runs, str(digest)) for digest in results["dataset"].unique()}
     for row in results.drop(other.index).to_dict("records"):
-        levels = {"a coin": 50.0} | _words_alone(runs, row["dataset"])
         same = other[(other["dataset"] == row["dataset"]) & (other["model"] == row["model"])]
-        levels |= {WITHOUT_PICTURE[one["image_style"]]: one["ranked"] for one in same.to_dict("records")}
-        best = max(levels, key=levels.__getitem__)
-        over = "the picture" if row["ranked_low"] > levels[best] else f"not more than {best}"
-        ends = f"[{row['ranked_low']:.1f}, {row['ranked_high']:.1f}]"
-        beside = ", ".join(f"{name} {level:.1f}" for name, level in levels.items())
-        name = row.get("corpus") or "a corpus"
-        yield f"{row['model']} on {name}: {row['ranked']:.1f} % of items ranked right {ends} ({beside}): {over}."
+        itself = {OTHER_PICTURES[one["image_style"]]: one["ranked"] for one in same.to_dict("records")}
+        levels = {"a coin": 50.0, **words_alone[row["dataset"]], **itself}
+        yield f"{row.get('corpus') or 'a corpus'}: {row['model']} {_rank(row, levels)}"
+
+
+def _rank(row: pd.Series | dict[str, float], levels: dict[str, float]) -> str:
+    """What a model that ranks shows, beside the best of some levels."""
+    best = max(levels, key=levels.__getitem__)
+    over = "looks at the picture" if row["ranked_low"] > levels[best] else f"is not above {best}"
+    return f"{over}: {row['ranked']:.1f} % of items ranked right ({best} {levels[best]:.1f} %)."
 
 
 def _words_alone(runs: Runs, digest: str) -> dict[str, float]:
@@ -113,11 +109,3 @@ def _words_alone(runs: Runs, digest: str) -> dict[str, float]:
         rules = dataset_baselines(runs.datasets[digest].folder)
         return {"the words alone": max(rule.accuracy for rule in rules if not rule.axis)}
     return {}
-
-
-def _listed(words: list[str]) -> str:
-    return " and ".join(words) or "neither pictures nor captions"
-
-
-def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:]

@@ -84,6 +84,7 @@ def test_evaluate_asks_a_function_about_a_corpus(corpus: Path, tmp_path: Path) -
     row, answers = ask_about("tests.test_ask_corpora:brightness", corpus, tmp_path)
     assert (row["task"], row["test_setting"], row["split"], row["examples"]) == ("match", "image", "test_ind", 72)
     assert row["ranked"] == ranked_right(answers) == 100 and row["both_ranked"] == 100
+    assert row["image_score"] == row["group_score"] == 100
     right = [(a.score is not None and a.score > 0.5) == (a.answer == "true") for a in answers]
     assert [a.right for a in answers] == right and row["accuracy"] == pytest.approx(100 * np.mean(right))
     assert set(json.loads(row["groups"])) == {"circle", "star"} and "Colours" in row["name"]

@@ -34,6 +34,7 @@ from travlr.metrics import (
     proportions,
     ranked,
     reply_scores,
+    score_couples,
 )
 
 STUDY = Path(__file__).parent / "data" / "predicate_noun_scores.csv.gz"
@@ -183,6 +184,21 @@ def test_both_ranked_needs_both_items() -> None:
     first, both = both_ranked([True, True, False, True, True], ["x", "x", "y", "y", ""])
     assert (first.tolist(), both.tolist()) == ([0, 2], [True, False])
     assert len(both_ranked([True], ["x"])[0]) == 0
+
+
+def test_score_couples_equals_a_loop_over_pictures_and_sentences() -> None:
+    """Scores (K, 2, 2) of two pictures with two sentences, some tied, in shuffled rows; one item has no couple."""
+    random = np.random.default_rng(0)
+    scores = random.integers(0, 4, (60, 2, 2)).astype(float)
+    rows = [(s, p == t, f"{k}/{p}", f"t{t}", f"{k}") for (k, p, t), s in np.ndenumerate(scores)]
+    rows += [(1.0, True, "alone", "t0", ""), (0.0, False, "alone", "t1", "")]
+    random.shuffle(rows)
+    values, answers, items, sentences, couples = zip(*rows, strict=True)
+    first, text, image = score_couples(values, answers, items, sentences, couples)
+    for place, own_text, own_image in zip(first, text, image, strict=True):
+        (a, b), (c, d) = scores[int(couples[place])]  # pictures in rows, sentences in columns
+        assert (own_text, own_image) == (a > b and d > c, a > c and d > b)
+    assert len(first) == 60 and text.any() and image.any() and (text != image).any()
 
 
 def test_picture_clusters_join_the_couples_of_a_picture() -> None:

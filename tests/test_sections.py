@@ -63,7 +63,9 @@ def asked(tmp_path_factory: pytest.TempPathFactory) -> Runs:
             pixels[0, 0] = n
             Image.fromarray(pixels).save(base / "source/images" / f"{colour}-{n}.png")
             record = {"true": [f"a {colour} ball"], "false": [f"a {other} ball"], "couple": str(n)}
-            records.append(record | {"image": f"{colour}-{n}.png", "axis": TAXONOMY[n % len(TAXONOMY)]})
+            labels = {"relation": "on" if n % 3 else "under"}
+            place = {"image": f"{colour}-{n}.png", "axis": TAXONOMY[n % len(TAXONOMY)]}
+            records.append({**record, **place, "labels": labels})
     (base / "source/balls.json").write_text(json.dumps(records))
     convert(base / "source", base / "data", name="Balls")
     for name, style in (("redness", "plain"), ("redness", "blank"), ("length", "plain")):
@@ -115,6 +117,11 @@ def test_corpus_sections_compare_models_and_average_axes(asked: Runs) -> None:
     assert line["items"] == f"{8 * len(TAXONOMY)}" and line["p"] == line["p (Holm)"]  # of one comparison
     averages = content(parts, "averages")
     assert {"Object", "all"} <= set(averages.index) and averages.loc["Object"].ne("").all()
+    means = content(parts, "means over relations")
+    for name, model in asked.results[asked.results["image_style"] != "blank"][["name", "model"]].to_numpy():
+        right = pd.Series(items_by_loop(asked, name))
+        under = np.array([int(item.rpartition("/")[2]) // 2 % 3 == 0 for item in right.index])
+        assert means.loc[model, "relation (2)"] == f"{50 * right[under].mean() + 50 * right[~under].mean():.1f}"
     figures = [part for part in parts if isinstance(part.content, Figure)]
     assert len(figures) == 3  # bars, radar, places and sizes
 
@@ -162,7 +169,7 @@ def test_evaluation_sections_have_the_numbers_of_the_answers(scripted: Runs) -> 
 
 
 def test_losses_count_replies_without_an_answer_apart() -> None:
-    shared = {"model": "m", "asked": "true_false, direct", "form": "true_false", "image_style": "plain",
+    shared = {"model": "m", "question": "true_false, direct", "form": "true_false", "image_style": "plain",
               "dataset": "d", "task": "t", "split": "test_ood", "chance": 50.0}  # fmt: skip
     rows = [("image", 40.0, 50.0), ("caption", 90.0, 0.0)]
     results = pd.DataFrame([shared | {"test_setting": s, "accuracy": a, "unparsed": u} for s, a, u in rows])

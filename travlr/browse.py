@@ -102,7 +102,7 @@ def read_content(folder: Path, examples: int, seed: int) -> dict[str, Any]:
     splits = [{"name": name, "counts": [(" ".join(p), n) for p, n in s.counts.items()]} for name, s in surveys.items()]
     in_order = [f"{m['prefix']}{y} {x}" for m in maps for y in m["rows"] for x in m["columns"]]
     return {
-        "name": folder.resolve().name,
+        "name": (manifest.get("corpus") or {}).get("name") or folder.resolve().name,
         "lead": f"{task.capitalize()}: {lead}",
         "facts": list_facts(manifest, settings),
         "settings": list(settings.items()),

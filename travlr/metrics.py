@@ -157,6 +157,25 @@ def both_ranked(right: Values, couples: Values) -> tuple[np.ndarray, np.ndarray]
     return first[counts], hits[counts] == 2
 
 
+def score_couples(
+    scores: Values, answers: Values, items: Values, sentences: Values, couples: Values
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """For each couple of two items that exchange their sentences the row of its first sentence; whether with each
+    picture its own sentence scores higher (Winoground's text score, `both_ranked`); and whether with each sentence its
+    own picture scores higher (the image score). The group score is of couples with both. All are (N,), see `ranked`."""
+    couples = np.asarray(couples, str)
+    first, right = ranked(scores, answers, items)
+    place, text = both_ranked(right, couples[first])
+    names = np.char.add(np.char.add(couples, "\t"), np.asarray(sentences, str))
+    other, hits = ranked(scores, answers, np.where(couples == "", "", names))
+    with_image, image = both_ranked(hits, couples[other])
+    images = dict(zip(couples[other][with_image].tolist(), image.tolist(), strict=True))
+    rows = first[place]
+    exchanged = np.array([couple in images for couple in couples[rows].tolist()], bool)
+    rows, text = rows[exchanged], text[exchanged]
+    return rows, text, np.array([images[couple] for couple in couples[rows].tolist()], bool)
+
+
 def _groups(names: Values) -> tuple[np.ndarray, np.ndarray]:
     """The first row of each group, in order of occurrence, and the number (N,) of each row's group."""
     _, first, place = np.unique(np.asarray(names), return_index=True, return_inverse=True)

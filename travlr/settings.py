@@ -219,6 +219,11 @@ def _described(settings: BaseModel, prefix: str = "") -> Iterator[tuple[str, Any
             yield f"{prefix}{name}", value, field.description or ""
 
 
+def count_text(number: int, word: str) -> str:
+    """A number with what it counts: `1 item`, `2,000 items`."""
+    return f"{number:,} {word}{'s' * (number != 1)}"
+
+
 def as_written(value: Any) -> str:
     """A value as a user writes it on the command line: null, true, [1,6]."""
     if value is None or isinstance(value, bool):

@@ -109,14 +109,14 @@ function startViewer(box, data) {
 // A card ------------------------------------------------------------------------------------------------------------
 
 function drawCard(card, marks, axes) {
-  const said = make("div", { class: "said" }, make("p", { class: "query" }, card.title + " ", ...verdict(card.answer)));
-  if (card.rows.length) said.append(rowList(card.rows));
-  if (card.text) said.append(card.plain ? make("pre", { class: "caption code" }, card.text) : markedText(card));
+  const text = make("div", { class: "words" }, make("p", { class: "query" }, card.title + " ", ...verdict(card.answer)));
+  if (card.rows.length) text.append(rowList(card.rows));
+  if (card.text) text.append(card.plain ? make("pre", { class: "caption code" }, card.text) : markedText(card));
   const chips = Object.entries(card.columns).filter(([name]) => name !== "answer").map(([name, value]) => make("a", { href: address({ [name]: value, page: "" }), title: "only these" }, value));
-  said.append(make("p", { class: "meta" }, ...chips, make("span", { class: "code" }, card.id)));
-  if (card.table.length) said.append(foldedTable(card.table));
+  text.append(make("p", { class: "meta" }, ...chips, make("span", { class: "code" }, card.id)));
+  if (card.table.length) text.append(foldedTable(card.table));
   const picture = card.picture ? [axes && card.grid ? withAxes(card, framed(card, marks)) : framed(card, marks)] : [];
-  return make("article", { class: "card", "data-id": card.id, "data-rows": card.rows.length }, ...picture, said);
+  return make("article", { class: "card", "data-id": card.id, "data-rows": card.rows.length }, ...picture, text);
 }
 
 const verdict = (truth) => (truth === null ? [] : [make("span", { class: `answer ${truth}` }, truth ? "✓ True" : "✗ False")]);

@@ -214,13 +214,14 @@ def make_record(request: Request, reply: Reply) -> AnswerRecord:
 
 def read_facts(examples: ShownExamples, split: str, count: int) -> ExampleFacts:
     """The facts that scores need about the first `count` examples of a split."""
-    table = examples.dataset[split].columns("id", "answer", "objects").slice(0, count)
+    table = examples.dataset[split].columns("id", "answer", "objects", "query").slice(0, count)
     ids, answers = table["id"].to_pylist(), table["answer"].to_numpy().astype(bool)
     columns = {name: values[:count] for name, values in examples.columns(split).items()}
     groups = columns["axis"].tolist()
     if examples.is_corpus:
         clusters = picture_clusters(columns["picture"], columns["couple"])
-        return ExampleFacts(ids, answers, groups, clusters, columns["item"], columns["couple"])
+        sentences = np.array(table["query"].to_pylist(), object)
+        return ExampleFacts(ids, answers, groups, clusters, columns["item"], columns["couple"], sentences)
     names = ("row", "column", "colour", "shape", "size")  # without marks of the query
     keys = [json.dumps(sorted([o[n] for n in names] for o in scene)) for scene in table["objects"].to_pylist()]
     return facts_in_order(ids, answers, groups, np.unique(keys, return_inverse=True)[1])

@@ -46,7 +46,9 @@ RESULT_COLUMNS: dict[str, type] = {
     "ranked": float,  # percent of items whose true sentences score higher than its false ones; of answers true or false
     "ranked_low": float,  # 95 %, of ranked
     "ranked_high": float,
-    "both_ranked": float,  # percent of couples of two items, both ranked right
+    "both_ranked": float,  # percent of couples of two items, both ranked right: Winoground's text score
+    "image_score": float,  # percent of couples with each sentence's own picture scored higher, as Winoground's
+    "group_score": float,  # percent of couples with both
     "groups": str,  # JSON: first item of the pair -> its scores
     "examples": int,
     "parameters": int,  # trainable

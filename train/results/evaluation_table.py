@@ -12,7 +12,10 @@ from typing import Any
 from train.results.answers import read_answers
 from train.results.columns import Row
 from train.results.scores import compare_settings
+from travlr.config import Style
 from travlr.metrics import LEVEL
+from travlr.settings import count_text
+from travlr.tasks import config_from_dict, is_task
 
 WIDTH = 22  # of a column
 OBJECTS = ("found", "missed", "invented", "misplaced", "miscoloured", "misshaped")
@@ -44,6 +47,8 @@ LINES: dict[str, Callable[[Row], str]] = {
     "both of a couple, %": lambda row: _percent(row["couples_right"]),
     "ranked right [95 %]": lambda row: _with_interval(row, "ranked", "ranked_low", "ranked_high"),
     "both ranked right, %": lambda row: _percent(row["both_ranked"]),
+    "image score, %": lambda row: _percent(row["image_score"]),
+    "group score, %": lambda row: _percent(row["group_score"]),
     "no answer, %": lambda row: _percent(row["unparsed"]),
     "bias": lambda row: f"{row['bias']:+.1f} {row['bias_answer']}" if isinstance(row["bias_answer"], str) else "",
     "calibrated, %": lambda row: _percent(row["calibrated_accuracy"]),
@@ -64,22 +69,24 @@ def evaluation_table(folder: Path, rows: Sequence[Row]) -> str:
     for split in splits:
         of_split = {row["test_setting"]: row for row in rows if row["split"] == split}
         examples = next(iter(of_split.values()))["examples"]
-        lines += ["", f"{f'{split}, {examples:,} examples':<28}" + "".join(f"{s:<{WIDTH}}" for s in settings).rstrip()]
+        head = f"{split}, {count_text(examples, 'example')}"
+        lines += ["", f"{head:<28}{''.join(f'{setting:<{WIDTH}}' for setting in settings)}".rstrip()]
         for name, text in LINES.items():
             cells = [text(of_split[setting]) for setting in settings]
             if any(cells):
                 lines.append(f"{name:<28}{''.join(f'{cell:<{WIDTH}}' for cell in cells)}".rstrip())
     lines += _comparisons(folder, rows)
-    if any(row["test"] for row in rows):
-        tests = {row["test"] for row in rows if row["test"]}
+    tests = {row["test"] for row in rows if row["above_random"]}
+    if tests:
         test = tests.pop() if len(tests) == 1 else f"exact binomial, accuracy > chance, p < {LEVEL}"
         lines += ["", f"* above chance: {test}."]
     return "\n".join(lines)
 
 
 def how_asked(row: Mapping[str, Any]) -> str:
-    """How a model was asked, such as `choice, reason`: usual answers and styles are left out."""
-    usual = {"answers": "generate", "image_style": "plain", "caption_style": "sentences"}
+    """How a model was asked, such as `choice, reason`: generated answers and the styles of the task are left out."""
+    style = config_from_dict({"task": row["task"]}).style if is_task(row["task"]) else Style()
+    usual = {"answers": "generate", "image_style": style.image, "caption_style": style.caption}
     unusual = [row[name] for name in usual if isinstance(row[name], str) and row[name] != usual[name]]
     return ", ".join([row["form"], row["prompt"], *unusual])
 

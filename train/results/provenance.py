@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 
+from travlr.settings import count_text
 from travlr.workers import usable_cores
 
 PACKAGES = (
@@ -37,7 +38,7 @@ def hardware(gpus: Sequence[str] = ()) -> str:
             processor = match[1].strip()
     cores = usable_cores()
     counted = [f"{gpus.count(name)} x {name}" for name in dict.fromkeys(gpus)]
-    return ", ".join([*counted, f"{processor} ({cores} core{'s' * (cores > 1)})"])
+    return ", ".join([*counted, f"{processor} ({count_text(cores, 'core')})"])
 
 
 def environment(code: Sequence[str] = CODE) -> dict[str, str]:

@@ -27,6 +27,7 @@ from travlr.metrics import (
     proportion,
     ranked,
     reply_scores,
+    score_couples,
 )
 from travlr.questions import Outcome, measure_replies
 from travlr.questions.objects import ObjectErrors
@@ -36,7 +37,7 @@ from travlr.questions.objects import ObjectErrors
 class ExampleFacts:
     """What scores need of N examples, in order. answers: (N,) bool, whether the query is true. groups: N first items of
     the pair. clusters: (N,) scenes or pictures, for intervals. items, couples: (N,) their names, "" for none
-    (`travlr.metrics.ranked`)."""
+    (`travlr.metrics.ranked`). sentences: (N,) where items exchange theirs, else None."""
 
     ids: Sequence[str]
     answers: np.ndarray
@@ -44,6 +45,7 @@ class ExampleFacts:
     clusters: np.ndarray
     items: np.ndarray
     couples: np.ndarray
+    sentences: np.ndarray | None = None
 
 
 def facts_in_order(
@@ -127,6 +129,11 @@ def _columns(
             row |= _proportion_columns("ranked", "ranked", hits, clusters[first])
             _, both = both_ranked(hits, couples[first])
             row["both_ranked"] = 100 * float(both.mean()) if len(both) else None
+            if facts.sentences is not None:
+                sentences = facts.sentences[rows]
+                _, text, image = score_couples(ranks[rows], answers, facts.items[rows], sentences, couples)
+                if len(text):
+                    row |= {"image_score": 100 * float(image.mean()), "group_score": 100 * float((text & image).mean())}
         return row
 
     names, group = np.unique(np.asarray(facts.groups, str), return_inverse=True)

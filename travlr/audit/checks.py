@@ -23,6 +23,7 @@ from travlr.formats.columns import content_digest, read_shard, report_damage, ro
 from travlr.formats.manifest import MANIFEST, file_problem, read_manifest
 from travlr.generate import generator
 from travlr.scene import IN_DISTRIBUTION, SPLITS
+from travlr.settings import count_text
 from travlr.tasks import config_from_dict, task_class, use_task
 from travlr.tasks.base import BaseTask
 from travlr.workers import Progress, run_in_processes
@@ -185,7 +186,7 @@ def checked(name: str, number: int, problems: list[str], good: str, unit: str = 
     """A check that fails where there are problems. The report lists them, or with `unit` their number and the first."""
     if not problems:
         return Check(name, "ok", number, good)
-    total = f"{len(problems):,} {unit}{'s' * (len(problems) != 1)}; first {problems[0]}"
+    total = f"{count_text(len(problems), unit)}; first {problems[0]}"
     return Check(name, "FAIL", number, total if unit else "; ".join(problems))
 
 

@@ -24,7 +24,7 @@ RULES = {"shorter sentence": "picture and words", "words and pairs of words": "p
 def score_blind(dataset: Dataset) -> list[RuleScore]:
     """The percent of items that each rule ranks right, of the whole corpus and of each axis."""
     columns = {name: column.astype(str) for name, column in item_columns(dataset, SPLIT).items()}
-    items, couples, axes, sources, pictures = columns.values()
+    items, couples, axes, sources, pictures = (columns[n] for n in ("item", "couple", "axis", "source", "picture"))
     table = dataset[SPLIT].columns("query", "answer")
     sentences, answers = table["query"].to_pylist(), np.array(table["answer"].to_pylist(), bool)
     groups = np.char.add(np.char.add(axes, "\n"), sources)

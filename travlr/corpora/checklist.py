@@ -23,11 +23,11 @@ import yaml
 from pydantic import Field
 
 from travlr.config import check_choice
-from travlr.corpora.items import Corpus, CorpusReader, Item, count_text, crop_items, read_items, read_values
+from travlr.corpora.items import Corpus, CorpusReader, Item, crop_items, read_items, read_values
 from travlr.corpora.pictures import has_picture
 from travlr.corpora.taxonomy import TAXONOMY
 from travlr.formats.columns import report_damage
-from travlr.settings import PathText, TextList
+from travlr.settings import PathText, TextList, count_text
 
 TREE = Path("corpus") / "v1"  # in the folder of the corpus: a YAML file for each axis and source
 YAML = (".yaml", ".yml")
@@ -63,7 +63,7 @@ class Checklist(CorpusReader):
             items += of_file
         notes = [f"left out: {len(left_out):,} files and records; the first is {left_out[0]}"] if left_out else []
         if run.most is not None:
-            notes.append(f"of each file the first {count_text(run.most // 2)} with a picture (MAX_NUM)")
+            notes.append(f"of each file the first {count_text(run.most // 2, 'item')} with a picture (MAX_NUM)")
         if self.crop is not None:
             items, note = crop_items(find_boxes(items, read_boxes(self.crop)))
             notes += note

@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field
 
 from travlr.formats.columns import report_damage
-from travlr.settings import PathText, Settings, in_one_line
+from travlr.settings import PathText, Settings, count_text, in_one_line
 
 MATCH = "match"  # the task of a corpus: is the sentence true of the picture?
 Sentences = Annotated[tuple[str, ...], Field(min_length=1)]
@@ -84,11 +84,7 @@ def crop_items(items: list[Item]) -> tuple[list[Item], list[str]]:
     """The items that have a box, and a note that counts the others."""
     with_box = [item for item in items if item.box is not None]
     others = len(items) - len(with_box)
-    return with_box, [f"left out, as they have no box: {count_text(others)}"] * (others > 0)
-
-
-def count_text(items: int) -> str:
-    return f"{items:,} item{'s' * (items != 1)}"
+    return with_box, [f"left out, as they have no box: {count_text(others, 'item')}"] * (others > 0)
 
 
 def read_values(path: Path) -> Any:

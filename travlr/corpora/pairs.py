@@ -22,9 +22,11 @@ from typing import Any
 
 from pydantic import Field
 
-from travlr.corpora.items import Corpus, CorpusReader, Item, count_text, crop_items, read_items
+from travlr.corpora.items import Corpus, CorpusReader, Item, crop_items, read_items
+from travlr.settings import count_text
 
 Record = dict[str, Any]
+ARO_GROUPS = {"relation": 1, "attributes": 25}  # what ARO's means are over -> the fewest items of each value
 SUFFIXES = (".json", ".jsonl")
 
 
@@ -44,7 +46,7 @@ class Pairs(CorpusReader):
             items, notes = crop_items(items)
         else:
             number = sum(item.box is not None for item in items)
-            note = f"shown whole, though they have a box (crop=true shows it alone): {count_text(number)}"
+            note = f"shown whole, though they have a box (crop=true shows it alone): {count_text(number, 'item')}"
             notes = [note] * (number > 0)
             items = [item.model_copy(update={"box": None}) for item in items]
         folder = source if source.is_dir() else source.parent

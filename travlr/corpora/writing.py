@@ -17,10 +17,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from travlr.corpora.items import MATCH, Corpus, CorpusReader, Item, count_text
+from travlr.corpora.items import MATCH, Corpus, CorpusReader, Item
 from travlr.corpora.pictures import find_problems, read_picture
 from travlr.formats.columns import SCHEMA, report_damage
-from travlr.settings import Log
+from travlr.settings import Log, count_text
 from travlr.workers import Progress, run_in_processes
 from travlr.writing import write_dataset
 
@@ -75,7 +75,7 @@ def keep_usable(corpus: Corpus, log: Log) -> tuple[list[Item], list[str]]:
     items = [item for item in corpus.items if set(item.true).isdisjoint(item.false)]
     notes = []
     if contradictions := len(corpus.items) - len(items):
-        notes.append(f"left out, as a false sentence is also a true one: {count_text(contradictions)}")
+        notes.append(f"left out, as a false sentence is also a true one: {count_text(contradictions, 'item')}")
     wanted = list(dict.fromkeys((item.picture, item.box) for item in items))
     batches = [wanted[start : start + PICTURES] for start in range(0, len(wanted), PICTURES)]
     problems: dict[Any, str] = {}
@@ -92,7 +92,8 @@ def keep_usable(corpus: Corpus, log: Log) -> tuple[list[Item], list[str]]:
             kind, _, which = problem.partition(": ")
             by_kind.setdefault(kind, []).append(which)
     notes += [
-        f"left out, as their picture {k}: {count_text(len(of))}; the first is {of[0]}" for k, of in by_kind.items()
+        f"left out, as their picture {k}: {count_text(len(of), 'item')}; the first is {of[0]}"
+        for k, of in by_kind.items()
     ]
     if not usable:
         raise ValueError(f"no item can be asked; {'; '.join(notes) or 'the corpus is empty'}; check images=")
