@@ -29,28 +29,25 @@ from travlr.tasks.quantifiers import OPPOSITE, region_counts, table_1
 
 WORDS = WordTokenizer(grammar_tokenizer())
 SIGHT = VisualSettings("regions", RegionSettings())
+SIX = Training(steps=6, check_every=3)
 
 
 @pytest.mark.parametrize("task", PAPER)
 def test_auxiliary_first_word_tells_whether_a_query_is_true(task: str) -> None:
-    raw = stream_examples(generator(TASKS[task].Config()), 0, 400)
+    raw = stream_examples(generator(TASKS[task].Config()), 0, 100)
     for query, answer, pair in zip(raw.queries, raw.answers, raw.pairs, strict=True):
-        lines = set(parse_query(query).args)
+        words = set(parse_query(query).args)
         step = TASKS[task].auxiliary_words(tuple(pair))[0]
-        first = {"left": "to the left of", "right": "to the right of"}.get(step, step)
-        if task == "quantifiers":
-            assert (pair[0] in lines) == answer
-        elif task == "cardinality":
-            assert (int(first) in lines) == answer
-        else:
-            assert (first in lines) == answer
+        first: Any = {"left": "to the left of", "right": "to the right of"}.get(step, step)
+        first = {"quantifiers": pair[0], "cardinality": first}.get(task, first)
+        assert ((int(first) if task == "cardinality" else first) in words) == answer
 
 
 @pytest.mark.parametrize("task", PAPER)
 def test_auxiliary_pairs_are_words_of_the_texts(task: str) -> None:
-    examples = Examples(stream_examples(generator(TASKS[task].Config()), 0, 200), WORDS, SIGHT)
-    pairs, rows = examples.auxiliary.pairs, np.arange(200)
-    assert pairs.shape == (200, 4) and (pairs != WORDS.unknown).all()
+    examples = Examples(stream_examples(generator(TASKS[task].Config()), 0, 60), WORDS, SIGHT)
+    pairs, rows = examples.auxiliary.pairs, np.arange(60)
+    assert pairs.shape == (60, 4) and (pairs != WORDS.unknown).all()
     assert ((pairs == IGNORED).sum(axis=1) == (task == "cardinality")).all()
     assert ((pairs[:, 0] == pairs[:, 3]) == examples.answers).all()
     for setting in ("image", "caption"):
@@ -97,8 +94,7 @@ def words_at(tokens: torch.Tensor) -> list[str]:
 
 @pytest.mark.parametrize("task", PAPER)
 def test_auxiliary_values_are_those_of_the_scene(task: str) -> None:
-    maker = generator(TASKS[task].Config())
-    examples = Examples(stream_examples(maker, 0, 200), WORDS, SIGHT)
+    examples = Examples(stream_examples(generator(TASKS[task].Config()), 0, 60), WORDS, SIGHT)
     for row, (query, values) in enumerate(zip(examples.queries, examples.auxiliary.values, strict=True)):
         scene, args = parse_caption(examples.captions[row])[2], parse_query(query).args
         if task == "spatiality":
@@ -137,9 +133,8 @@ def test_paired_inputs_show_one_modality_each_and_no_truth(task: str, setting: s
 
 
 def test_consistency_uses_each_unlabelled_pair_once() -> None:
-    maker = generator(TASKS["cardinality"].Config())
-    training = Training(steps=6, check_every=3)
-    schedule = training_schedule(parts_of(maker, training=training, method="consistency"))
+    parts = parts_of(generator(TASKS["cardinality"].Config()), training=SIX, method="consistency")
+    schedule = training_schedule(parts)
     assert (schedule.steps, schedule.batches, schedule.check_every) == (6, 3, 3)
     labelled: list[bytes] = []
     unlabelled: list[bytes] = []
@@ -150,26 +145,17 @@ def test_consistency_uses_each_unlabelled_pair_once() -> None:
         labelled += [tokens[tokens != WORDS.pad].numpy().tobytes() for tokens in batch.tokens]
         unlabelled += [tokens[tokens != WORDS.pad].numpy().tobytes() for tokens in own.tokens]  # captions and queries
     assert len(set(labelled)) == len(set(unlabelled)) == 60 and not set(labelled) & set(unlabelled)
-
-
-def test_unlabelled_pairs_counts_what_is_shown() -> None:
-    maker = generator(TASKS["cardinality"].Config())
-    parts = parts_of(maker, training=Training(steps=6, check_every=3), method="consistency")
-    schedule = training_schedule(parts)
-    shown_both = (batch.sides for epoch in (0, 1) for batch in schedule.epoch(epoch))
-    assert sum(len(sides[0]) for sides in shown_both if sides is not None) == schedule.examples == 60
-    assert unlabelled_pairs(parts.run, schedule.steps) == 60
-    assert unlabelled_pairs(parts_of(maker).run, 2000) == 0
+    assert schedule.examples == unlabelled_pairs(parts.run, schedule.steps) == 60
+    assert unlabelled_pairs(replace(parts, run=parts.run.changed(method="supervised")).run, 2000) == 0
 
 
 def test_inputs_every_shares_out_sides() -> None:
     maker = generator(TASKS["cardinality"].Config())
     training = Training(steps=1, check_every=1)
     batch = next(iter(training_schedule(parts_of(maker, training=training, method="consistency")).epoch(0)))
-    parts = [batch.every(2, rank) for rank in range(2)]
-    for side in range(2):
-        whole, halves = (batch.sides or ())[side], [(part.sides or ())[side] for part in parts]
-        for rank, half in enumerate(halves):
+    assert batch.sides is not None
+    for rank in range(2):
+        for whole, half in zip(batch.sides, batch.every(2, rank).sides or (), strict=True):
             assert len(half) == 5 and half.tokens.equal(whole.tokens[rank::2])
             assert half.targets is not None and whole.targets is not None
             assert half.targets.equal(whole.targets[rank::2])
@@ -186,32 +172,31 @@ def test_consistency_loss_teaches_the_other_side_alone(setting: str, monkeypatch
         for side in paired_inputs(examples, np.arange(8), setting)
         if side.features is not None
     )
-    told: list[tuple[bool, tuple[torch.Tensor, ...]]] = []
+    calls: list[tuple[bool, tuple[torch.Tensor, ...]]] = []
+    predict = learner._predictions
 
-    def seen(*arguments: Any) -> tuple[torch.Tensor, ...]:
-        told.append((model.training, tell(*arguments)))
-        return told[-1][1]
+    def noted(*arguments: Any) -> tuple[torch.Tensor, ...]:
+        calls.append((model.training, predict(*arguments)))
+        return calls[-1][1]
 
-    tell = learner._predictions
-    monkeypatch.setattr(learner, "_predictions", seen)
+    monkeypatch.setattr(learner, "_predictions", noted)
     loss = learner.losses(replace(own, targets=None, objects=None, sides=(own, replace(other, objects=None))))
     torch.autograd.backward(loss["consistency_loss"])
     assert own.features is not None and own.features.grad is None
     assert other.features is not None and other.features.grad is not None and other.features.grad.any()
-    (taught, wanted), (learning, found) = told
-    assert (taught, learning, model.training) == (False, True, True)  # what is said surely, without dropout
+    (taught, wanted), (learning, learned) = calls
+    assert (taught, learning, model.training) == (False, True, True)  # the teacher answers without dropout
     entropies = [
         -(want.softmax(-1) * log.log_softmax(-1)).sum(-1).mean()
-        for want, log in zip(wanted[:-1], found[:-1], strict=True)
+        for want, log in zip(wanted[:-1], learned[:-1], strict=True)
     ]
-    numbers = torch.nn.functional.smooth_l1_loss(found[-1], wanted[-1])
+    numbers = torch.nn.functional.smooth_l1_loss(learned[-1], wanted[-1])
     torch.testing.assert_close(loss["consistency_loss"], torch.stack([*entropies, numbers]).sum())
 
 
 def test_between_validations_gives_all_batches_in_order() -> None:
     maker = generator(TASKS["cardinality"].Config())
-    training = Training(steps=6, check_every=3)
-    schedule = training_schedule(parts_of(maker, training=training, method="consistency"))
+    schedule = training_schedule(parts_of(maker, training=SIX))
     passes = [batch.tokens for epoch in range(2) for batch in schedule.epoch(epoch)]
     for check_every, numbers in ((3, range(2)), (4, range(2)), (2, range(3)), (6, range(1))):
         changed = replace(schedule, check_every=check_every)
@@ -222,18 +207,12 @@ def test_between_validations_gives_all_batches_in_order() -> None:
 def test_stream_examples_keeps_couples_with_few_objects() -> None:
     maker = generator(TASKS["comparison"].Config())
     every, few = stream_examples(maker, 9000, 9800), stream_examples(maker, 9000, 9800, keep=100)
-    assert few.ids == sorted(few.ids, key=every.ids.index) and len(few.ids) == 100
-    numbers = [int(name.rpartition("-")[2]) for name in few.ids]
-    assert [n // 2 for n in numbers[::2]] == [n // 2 for n in numbers[1::2]] and not any(n % 2 for n in numbers[::2])
+    rows = [every.ids.index(name) for name in few.ids]
+    assert rows == sorted(rows) and len(rows) == 100 and rows == [row + n for row in rows[::2] for n in (0, 1)]
     couples = (every.grid > 0).sum(axis=1).reshape(-1, 2).sum(axis=1)
-    kept = (few.grid > 0).sum(axis=1).reshape(-1, 2).sum(axis=1)
-    assert sorted(kept) == sorted(couples)[:50]
-    row = every.ids.index(few.ids[7])
-    assert (every.captions[row], every.queries[row], every.pairs[row]) == (
-        few.captions[7],
-        few.queries[7],
-        few.pairs[7],
-    )
+    assert sorted((few.grid > 0).sum(axis=1).reshape(-1, 2).sum(axis=1)) == sorted(couples)[:50]
+    for name in ("captions", "queries", "pairs"):
+        assert [getattr(every, name)[row] for row in rows] == list(getattr(few, name))
 
 
 def parts_of(maker: Generator, **changes: Any) -> RunData:

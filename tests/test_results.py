@@ -34,6 +34,7 @@ from train.results.store import (
     write_curve,
     write_results,
 )
+from train.results.tables import transfer_table
 
 CONFIG: dict[str, Any] = {
     "model": "uniter",
@@ -147,41 +148,20 @@ def test_read_settings_returns_what_was_written(tmp_path: Path) -> None:
 # Predictions ---------------------------------------------------------------------------------------------------------
 
 
-def test_score_predictions_of_the_file_equal_the_table(tmp_path: Path) -> None:
-    folder = run(tmp_path)
-    frame = pd.read_parquet(folder / "predictions.parquet")
-    assert list(frame.columns) == ["id", "split", "test_setting", "logit", "prediction", "answer"]
-    assert len(frame) == 3 * 600
-    for row in read_results(folder):
-        part = frame[(frame.split == row["split"]) & (frame.test_setting == row["test_setting"])]
-        f1 = []
-        for side in (True, False):
-            both = ((part.prediction == side) & (part.answer == side)).sum()
-            precision, recall = both / (part.prediction == side).sum(), both / (part.answer == side).sum()
-            f1.append(100 * 2 * precision * recall / (precision + recall))
-        assert [row["f1_true"], row["f1_false"], row["macro_f1"]] == pytest.approx([*f1, sum(f1) / 2])
-        assert row["accuracy"] == pytest.approx(100 * (part.prediction == part.answer).mean())
-
-
 def test_read_predictions_returns_what_was_written(tmp_path: Path) -> None:
     ids, logits, answers = predict("image", "test_ood", 3)
     logits[:3] = [0, 1e-60, -np.inf]
     table = predictions_table(ids, "test_ood", "image", logits, answers)
     write_predictions(tmp_path, [table, table.slice(0, 0)])
-    table_read = read_predictions(tmp_path)
-    assert table_read.equals(table)
-    assert table_read["id"].to_pylist() == ids
-    assert table_read["logit"].type == pa.float32()
-    np.testing.assert_array_equal(table_read["logit"], logits.astype(np.float32))
-    np.testing.assert_array_equal(table_read["prediction"], logits.astype(np.float32) > 0)
+    same = read_predictions(tmp_path)
+    assert same.equals(table) and same["id"].to_pylist() == ids and same["logit"].type == pa.float32()
+    np.testing.assert_array_equal(same["prediction"], logits.astype(np.float32) > 0)
     assert read_predictions(tmp_path, ["logit", "answer"]).column_names == ["logit", "answer"]
-
-
-def test_read_predictions_names_a_damaged_file(tmp_path: Path) -> None:
-    path = run(tmp_path) / "predictions.parquet"
+    path = tmp_path / "predictions.parquet"
+    assert list(pd.read_parquet(path).columns) == ["id", "split", "test_setting", "logit", "prediction", "answer"]
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(ValueError, match=r"predictions\.parquet: damaged or missing"):
-        read_predictions(path.parent)
+        read_predictions(tmp_path)
 
 
 def test_read_curve_returns_what_was_written(tmp_path: Path) -> None:
@@ -195,38 +175,62 @@ def test_read_curve_returns_what_was_written(tmp_path: Path) -> None:
 # Surroundings --------------------------------------------------------------------------------------------------------
 
 
-def test_hardware_names_gpus_and_the_cores_that_may_be_used() -> None:
-    assert hardware().endswith(f"({len(os.sched_getaffinity(0))} cores)") or hardware().endswith("(1 core)")
+def test_provenance_names_gpus_cores_and_installed_versions() -> None:
     assert hardware(["H100", "H100"]) == f"2 x H100, {hardware()}"
-
-
-def test_environment_lists_installed_versions() -> None:
+    assert hardware().endswith(f"({len(os.sched_getaffinity(0))} cores)") or hardware().endswith("(1 core)")
     versions = environment()
     assert versions["numpy"] == np.__version__ and versions["python"] == sys.version.split()[0]
     assert set(provenance()) <= set(RESULT_COLUMNS)
     assert json.loads(provenance()["versions"]) == {k: v for k, v in versions.items() if k != "commit"}
 
 
-def test_provenance_says_whether_the_code_was_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commit_says_whether_the_code_was_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
-    monkeypatch.setenv("GIT_DIR", "/nowhere")  # as inside a hook
 
     def git(*arguments: str) -> str:
-        author = ["-c", "user.name=a", "-c", "user.email=a@b"]
-        env = {k: v for k, v in os.environ.items() if k != "GIT_DIR"}
-        command = ["git", *author, "-C", str(tmp_path), *arguments]
-        return subprocess.run(command, env=env, check=True, capture_output=True, text=True).stdout.strip()
+        line = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-C", str(tmp_path), *arguments]
+        return subprocess.run(line, check=True, capture_output=True, text=True).stdout.strip()
 
-    assert commit(tmp_path) == ""
-    git("init", "-q")
     assert commit(tmp_path) == ""
     (tmp_path / "train").mkdir()
     (tmp_path / "train" / "a.py").write_text("1")
+    git("init", "-q")
     git("add", ".")
     git("commit", "-q", "-m", "first")
-    head = git("rev-parse", "HEAD")
     (tmp_path / "notes.txt").write_text("not code")
+    head = git("rev-parse", "HEAD")
+    monkeypatch.setenv("GIT_DIR", "/nowhere")  # as inside a hook
     assert commit(tmp_path) == head
     assert commit(tmp_path / "train") == ""  # a folder inside another checkout
     (tmp_path / "train" / "b.py").write_text("new")
     assert commit(tmp_path) == f"{head}-dirty"
+
+
+# The printed table ---------------------------------------------------------------------------------------------------
+
+
+def test_transfer_table_says_what_was_measured(tmp_path: Path) -> None:
+    rows = read_results(run(tmp_path))
+    text = transfer_table(rows)
+    lines = text.splitlines()
+    assert max(map(len, lines)) <= 100
+    assert "from random weights" in text and hardware() in text.replace("\n", " ") and "61.2 s of training" in text
+    own = next(line for line in lines if line.startswith("caption (own)"))
+    for name in ("test_ind", "test_ood"):
+        cell = next(r for r in rows if (r["test_setting"], r["split"]) == ("caption", name))
+        assert f"{cell['macro_f1']:.2f}* [{cell['interval_low']:.2f}, {cell['interval_high']:.2f}]" in own
+    image = next(line for line in lines if line.startswith("image "))
+    assert image.count("*") == sum(bool(r["above_random"]) for r in rows if r["test_setting"] == "image")
+    assert next(line for line in lines if "query, objects" in line).split()[-2:] == ["61.50", "61.50"]
+    assert "by the pair's first item: circle" in text and "p < 0.01" in text
+
+
+def test_transfer_table_never_rounds_up_to_100(tmp_path: Path) -> None:
+    rows: list[Any] = [
+        row | {"macro_f1": 99.997, "above_random": True, "interval_low": None, "weights": None}
+        for row in read_results(run(tmp_path))
+        if (row["test_setting"], row["split"]) == ("caption", "test_ood")
+    ]
+    text = transfer_table(rows)
+    assert next(line for line in text.splitlines() if line.startswith("caption")).split()[2] == "99.99*"
+    assert "image+caption" not in text and "origin of its weights unknown" in text
