@@ -13,7 +13,6 @@ import pandas as pd
 import pytest
 from matplotlib.collections import QuadMesh
 
-from analysis.examples import describe_examples
 from analysis.figures import FIGURES, draw, rates, save
 from analysis.figures_of_predictions import (
     CRITICAL_ANSWERS,
@@ -126,10 +125,10 @@ def test_calibration_is_that_of_a_loop(runs: Runs) -> None:
     table = bin_confidence(frame)
     assert len(table) == len(bins)
     for row in table.to_dict("records"):
-        inside = bins[row["test_setting"], row["split"], row["bin"]]
-        assert (row["examples"], row["right"]) == (len(inside), sum(right for _, right in inside))
-        assert row["confidence"] == pytest.approx(100 * np.mean([sure for sure, _ in inside]), abs=1e-3)
-    parts = [abs(sum(sure for sure, _ in b) - sum(right for _, right in b)) for b in bins.values()]
+        sure, right = np.mean(bins[row["test_setting"], row["split"], row["bin"]], axis=0)
+        assert row["examples"] == len(bins[row["test_setting"], row["split"], row["bin"]])
+        assert (row["right"] / row["examples"], row["confidence"]) == pytest.approx((right, 100 * sure), abs=1e-3)
+    parts = [abs(np.subtract(*np.sum(values, axis=0))) for values in bins.values()]
     assert calibration_error(table) == pytest.approx(100 * sum(parts) / len(frame), abs=1e-3)
 
 
@@ -173,8 +172,9 @@ def test_draw_makes_every_figure_of_every_task(runs: Runs, figure: str, task: st
     if figure in ("pairs", "objects", "quantifiers", "calibration", "subsets"):
         assert any(line.get_gid() == "baseline" for line in figure_of_task.axes[0].lines)
         assert any("text alone" in text.get_text() for text in figure_of_task.legends[0].get_texts())
-    save(figure_of_task, tmp_path, figure, ("svg",))
-    assert b"<text" in (tmp_path / f"{figure}.svg").read_bytes()
+    if (figure, task) == next(drawn for drawn in DRAWN if drawn[0] == figure):  # saving takes longest
+        save(figure_of_task, tmp_path, figure, ("svg",))
+        assert b"<text" in (tmp_path / f"{figure}.svg").read_bytes()
 
 
 @pytest.mark.parametrize("task", ["spatiality", "cardinality", "comparison"])
@@ -210,11 +210,3 @@ def test_draw_refuses_what_it_cannot_draw(runs: Runs) -> None:
             draw(figure, runs, **chosen)
     with pytest.raises(ValueError, match=r"data=\[FOLDER\]"):
         draw("dataset", replace(runs, datasets={}, _examples={}), task="comparison")
-
-
-def test_examples_of_a_dataset_are_counted_as_by_a_loop(runs: Runs) -> None:
-    dataset = runs.datasets[runs.choose(task="quantifiers")["dataset"].iloc[0]]
-    expected: dict[str, int] = defaultdict(int)
-    for example in dataset["test_ood"]:
-        expected[" ".join(example.pair)] += 1
-    assert describe_examples(dataset, "test_ood")["pair"].value_counts().to_dict() == expected

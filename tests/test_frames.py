@@ -107,18 +107,17 @@ def test_scenes_differ_by_one_object(name: str) -> None:
 
 def test_describe_examples_critical_set_of_quantifiers(data: Path) -> None:
     dataset = open_dataset(data / "quantifiers")
-    deciding = {  # the number that must be 0, or must not
-        "all": lambda x, y: len(x - y),
-        "some": lambda x, y: len(x & y),
-        "only": lambda x, y: len(y - x),
+    deciding: dict[tuple[str, str], Any] = {  # the number that must be 0, or must not
+        ("all", "not all"): lambda x, y: len(x - y),
+        ("some", "none"): lambda x, y: len(x & y),
+        ("only", "not only"): lambda x, y: len(y - x),
     }
-    same = {"not all": "all", "none": "some", "not only": "only"}
     frame = describe_examples(dataset, "test_ood")
     for row, example in zip(frame.to_dict("records"), dataset["test_ood"], strict=True):
         first, second = ({o for o in holds(example, row[name])} for name in ("first", "second"))
-        lines = row["claim"]
-        assert row["critical"] == deciding[same.get(lines, lines)](first, second)
-        assert example.answer == ((row["critical"] == 0) == (lines in ("all", "none", "only")))
+        [number] = [rule(first, second) for claims, rule in deciding.items() if row["claim"] in claims]
+        assert row["critical"] == number
+        assert example.answer == ((number == 0) == (row["claim"] in ("all", "none", "only")))
 
 
 def test_describe_examples_of_a_corpus(tmp_path: Path) -> None:
@@ -135,24 +134,26 @@ def test_describe_examples_of_a_corpus(tmp_path: Path) -> None:
 
 
 def test_predictions_join_their_example(runs: Path) -> None:
+    """In whatever order a file has them."""
     name = read_runs(runs).results["name"].iloc[0]
     before = read_runs(runs).predictions(name=name)
     table = read_predictions(runs / name)
-    order = np.random.default_rng(0).permutation(len(table))
-    shuffled = table.take(pa.array(order))
+    shuffled = table.take(pa.array(np.random.default_rng(0).permutation(len(table))))
     pq.write_table(shuffled, runs / name / PREDICTIONS, write_page_checksum=True)
     after = read_runs(runs).predictions(name=name)
     assert list(after["id"]) == shuffled["id"].to_pylist() and list(after.columns) == list(COLUMNS)
-    by = ["id", "test_setting"]
-    pd.testing.assert_frame_equal(
-        after.sort_values(by, ignore_index=True).astype({"test_setting": str}),
-        before.sort_values(by, ignore_index=True).astype({"test_setting": str}),
+    one, two = (
+        frame.sort_values(["id", "test_setting"], ignore_index=True).astype({"test_setting": str})
+        for frame in (before, after)
     )
-    raw = {(row["id"], row["test_setting"]): row for row in table.to_pylist()}
-    for row in after.to_dict("records"):
-        told = raw[row["id"], row["test_setting"]]
-        assert (row["answer"], row["prediction"], row["score"]) == (told["answer"], told["prediction"], told["logit"])
-        assert row["right"] == (told["answer"] == told["prediction"])
+    pd.testing.assert_frame_equal(one, two)
+    for row, saved in zip(after.to_dict("records"), shuffled.to_pylist(), strict=True):
+        assert (row["answer"], row["prediction"], row["score"]) == (
+            saved["answer"],
+            saved["prediction"],
+            saved["logit"],
+        )
+        assert row["right"] == (saved["answer"] == saved["prediction"])
 
 
 def test_predictions_of_chosen_runs(runs: Path) -> None:
@@ -228,31 +229,6 @@ def test_read_runs_with_a_dataset_that_moved(data: Path, tmp_path: Path) -> None
     assert line.endswith("here: holds other data by now")
 
 
-def test_read_runs_leaves_out_an_unfinished_run(runs: Path) -> None:
-    first, second = sorted(path for path in runs.iterdir() if path.is_dir())
-    (first / "results.json").unlink()
-    (runs / "nothing").mkdir()
-    found = read_runs(runs)
-    assert list(found.results["name"].unique()) == [second.name]
-    assert [line.split(": ")[1][:12] for line in found.skipped] == ["no settings.", "unfinished; "]
-
-
-def test_read_runs_without_some_columns(runs: Path) -> None:
-    folder = sorted(path for path in runs.iterdir() if path.is_dir())[0]
-    rows = json.loads((folder / "results.json").read_text())
-    missing = ["couples_right", "baseline_unbound", "commit", "weights"]
-    kept = [{name: value for name, value in row.items() if name not in missing} for row in rows]
-    (folder / "results.json").write_text(json.dumps(kept))
-    found = read_runs(runs)
-    old = found.results[found.results["name"] == folder.name]
-    assert found.skipped == [] and old[missing].isna().all(axis=None)
-    assert len(found.predictions(name=folder.name)) == 3 * 240
-
-
-def damaged(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[:200])
-
-
 def of_another(path: Path) -> None:
     table = pq.read_table(path)
     ids = pc.replace_substring(table["id"], "cardinality", "elsewhere")
@@ -267,8 +243,8 @@ def turned(path: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (lambda path: path.unlink(), "damaged or missing"),
-        (damaged, "damaged or missing"),
+        (Path.unlink, "damaged or missing"),
+        (lambda path: path.write_bytes(path.read_bytes()[:200]), "damaged or missing"),
         (of_another, "no example of the dataset has this id"),
         (turned, "its answers are not those of its dataset"),
     ],

@@ -19,7 +19,6 @@ from analysis.attention import (
     read,
     relevance,
     size_of_map,
-    visible_part,
     with_gradients,
 )
 from analysis.heatmaps import HeatMaps, draw_heat_map, heat, main, occlusion, overlay
@@ -146,27 +145,21 @@ def test_relevance_of_two_layers_is_the_paper_s_rule() -> None:
 BOXES = np.array([[0, 0, 0.5, 0.5], [0.5, 0, 1, 0.5], [0, 0.5, 0.5, 1], [0.5, 0.5, 1, 1]], np.float32)
 
 
-def region_scorer(kind: str, tmp_path: Path, layers: int = 2, spread: float = 0.25) -> Matcher:
+def region_scorer(kind: str, tmp_path: Path) -> Matcher:
+    """A matcher of one of our models, with weights so large that scores differ."""
     words = WordTokenizer(grammar_tokenizer())
-    changes = {
-        "layers": layers,
-        "image_layers": 1,
-        "cross_layers": layers,
-        "vocabulary": words.size,
-        "feature_width": 16,
-    }
-    model = make_model(kind, "tiny", {"matching": True}, **({**changes, "picture": 64} if kind == "albef" else changes))
+    sizes: dict[str, Any] = {"layers": 2, "image_layers": 1, "cross_layers": 2, "vocabulary": words.size}
+    sizes |= {"picture": 64} if kind == "albef" else {"feature_width": 16}
+    model = make_model(kind, "tiny", {"matching": True}, **sizes)
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.ndim > 1:
-                nn.init.normal_(parameter, std=spread)
-    random = np.random.default_rng(0)
-    found = random.standard_normal((4, 16)).astype(np.float32)
-    find = None if kind == "albef" else lambda _: (found, BOXES)
-    (tmp_path / "model.pt").touch()
-    if find is None:
+                nn.init.normal_(parameter, std=0.25)
+    if kind == "albef":
+        (tmp_path / "model.pt").touch()
         return AlbefMatcher(kind, model, words, str(tmp_path / "model.pt"), "itm")
-    return RegionMatcher(kind, model, words, find)
+    features = np.random.default_rng(0).standard_normal((4, 16)).astype(np.float32)
+    return RegionMatcher(kind, model, words, lambda _: (features, BOXES))
 
 
 @pytest.mark.parametrize("kind", ["uniter", "visualbert", "lxmert", "albef", "clip", "vilt"])
@@ -226,20 +219,6 @@ def test_with_gradients_gives_those_of_finite_differences(
 
 
 # Places on the picture ----------------------------------------------------------------------------------------------
-
-
-class Crops:
-    do_center_crop = True
-    size = {"shortest_edge": 224}
-    crop_size = {"height": 224, "width": 224}
-
-
-@pytest.mark.parametrize(("size", "box"), [((640, 480), (80, 0, 560, 480)), ((100, 300), (0, 100, 100, 200))])
-def test_visible_part_is_the_middle_where_a_processor_crops(
-    size: tuple[int, int], box: tuple[int, int, int, int]
-) -> None:
-    assert visible_part(Crops(), *size) == box
-    assert visible_part(None, *size) == (0, 0, *size)
 
 
 @pytest.mark.parametrize("kind", ["clip", "vilt", "albef"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import shutil
 import sys
@@ -34,6 +35,19 @@ def seeded(one_thread: None) -> None:
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {name: saved(name, tmp_path_factory.mktemp("models") / name) for name in FAMILIES}
+
+
+@pytest.fixture(scope="module")
+def matchers(folders: dict[str, Path]) -> Callable[..., Matcher]:
+    """Matchers by family, head and size of batches; each is loaded once."""
+
+    @functools.cache
+    def load(kind: str, head: str | None = None, **settings: Any) -> Matcher:
+        matcher = load_matcher(str(folders[kind]), device="cpu", head=head, **settings)
+        assert isinstance(matcher, Matcher)
+        return matcher
+
+    return load
 
 
 def crossed() -> tuple[list[Image.Image], list[str]]:
@@ -85,8 +99,10 @@ CASES = [(kind, head) for kind in FAMILIES for head in FAMILIES[kind][1].heads]
 
 
 @pytest.mark.parametrize(("kind", "head"), CASES)
-def test_scores_are_those_of_a_direct_call(kind: str, head: str | None, folders: dict[str, Path]) -> None:
-    matcher = load_matcher(str(folders[kind]), device="cpu", head=head)
+def test_scores_are_those_of_a_direct_call(
+    kind: str, head: str | None, folders: dict[str, Path], matchers: Callable[..., Matcher]
+) -> None:
+    matcher = matchers(kind, head)
     images, texts = crossed()
     scores = matcher(images, texts)
     assert scores.dtype == np.float64 and scores.shape == (len(texts),)
@@ -94,36 +110,27 @@ def test_scores_are_those_of_a_direct_call(kind: str, head: str | None, folders:
         wanted = direct(kind, folders[kind], images[place], texts[place], head)
         assert scores[place] == pytest.approx(wanted, abs=1e-5, rel=1e-5)
     assert len(set(scores.round(6))) > len(scores) // 2  # of pictures and sentences, not constant
+    zero = kind in ("siglip", "siglip2", "blip", "blip-2", "flava", "bridgetower") and head != "itc"
+    assert (matcher.name, matcher.threshold) == (str(folders[kind]), 0.0 if zero else None)
 
 
 @pytest.mark.parametrize(("kind", "head"), CASES)
-def test_the_size_of_a_batch_and_the_neighbours_decide_nothing(
-    kind: str, head: str | None, folders: dict[str, Path]
-) -> None:
+def test_batches_decide_nothing(kind: str, head: str | None, matchers: Callable[..., Matcher]) -> None:
     images, texts = crossed()
-    one, many = (load_matcher(str(folders[kind]), device="cpu", head=head, batch_size=size) for size in (1, 64))
+    one, many = matchers(kind, head, batch_size=1), matchers(kind, head)
     scores = many(images, texts)
+    order = np.random.default_rng(1).permutation(len(texts))
+    shuffled = many([images[i] for i in order], [texts[i] for i in order])
     single = one(images, texts)
     near = 2e-6 * max(1.0, np.abs(scores).max())  # log-odds near 0 are differences of logits as large as any
     np.testing.assert_allclose(single, scores, atol=near, rtol=1e-5)
+    np.testing.assert_allclose(shuffled, scores[order], atol=near, rtol=1e-5)
     of_pictures = [values.reshape(-1, len(TEXTS)) for values in (single, scores)]
     first, second = (values[:, :, None] > values[:, None, :] for values in of_pictures)
     assert (first == second).all()  # which of any two sentences fits a picture better
-    alone = [many([image], [text])[0] for image, text in zip(images[::7], texts[::7], strict=True)]
-    np.testing.assert_allclose(alone, scores[::7], atol=near, rtol=1e-5)
-    order = np.random.default_rng(1).permutation(len(texts))
-    shuffled = many([images[i] for i in order], [texts[i] for i in order])
-    np.testing.assert_allclose(shuffled, scores[order], atol=near, rtol=1e-5)
 
 
-TOWERS = {
-    "clip": "vision_model",
-    "align": "vision_model",
-    "altclip": "vision_model",
-    "chinese_clip": "vision_model",
-    "siglip": "vision_model",
-    "siglip2": "vision_model",
-    "blip": "vision_model",
+TOWERS = dict.fromkeys(FAMILIES, "vision_model") | {
     "blip-2": "vision_model.embeddings",
     "metaclip_2": "vision_model.embeddings",
     "vilt": "vilt.embeddings.patch_embeddings",
@@ -132,48 +139,34 @@ TOWERS = {
 }
 
 
-@pytest.mark.parametrize("kind", TOWERS)
-def test_a_picture_is_encoded_once_and_equal_pairs_tie(kind: str, folders: dict[str, Path]) -> None:
-    matcher = load_matcher(str(folders[kind]), device="cpu")
-    assert isinstance(matcher, Matcher)
-    counted = []
-    matcher.model.get_submodule(TOWERS[kind]).register_forward_hook(lambda _, given, out: counted.append(_rows(out)))
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_a_picture_is_encoded_once_and_equal_pairs_tie(kind: str, matchers: Callable[..., Matcher]) -> None:
+    matcher, counted = matchers(kind), []
+
+    def count(_: Any, given: Any, out: Any) -> None:
+        counted.append(len(out if isinstance(out, torch.Tensor) else out.last_hidden_state))
+
+    hook = matcher.model.get_submodule(TOWERS[kind]).register_forward_hook(count)
     images, texts = crossed()
     scores = matcher(images * 2, texts * 2)
+    hook.remove()
     assert sum(counted) == 4
     assert (scores[: len(texts)] == scores[len(texts) :]).all()
 
 
-def _rows(out: Any) -> int:
-    return len(out if isinstance(out, torch.Tensor) else out.last_hidden_state)
-
-
-def test_vilt_scores_alike_each_time_and_leaves_the_random_numbers_alone(folders: dict[str, Path]) -> None:
-    matcher = load_matcher(str(folders["vilt"]), device="cpu")
-    torch.manual_seed(3)
-    wanted = torch.rand(1)
-    torch.manual_seed(3)
+def test_vilt_scores_alike_each_time_and_leaves_the_random_numbers_alone(matchers: Callable[..., Matcher]) -> None:
+    matcher, state = matchers("vilt"), torch.get_rng_state()
     first = matcher(*crossed())
-    assert torch.rand(1) == wanted
+    assert torch.equal(torch.get_rng_state(), state)
     assert (matcher(*crossed()) == first).all()
 
 
 @pytest.mark.parametrize("kind", FAMILIES)
-def test_a_text_that_is_too_long_is_named_not_cut(kind: str, folders: dict[str, Path]) -> None:
-    matcher = load_matcher(str(folders[kind]), device="cpu")
+def test_a_text_that_is_too_long_is_named_not_cut(kind: str, matchers: Callable[..., Matcher]) -> None:
     long = "the star is above the circle and " * 12
     with pytest.raises(ValueError, match=r"takes .* tokens, not the .* the star is above the circle and"):
-        matcher(pictures()[:1], [long])
-    assert "takes" in str(matcher.refusal(long)) and matcher.refusal("a star") is None
-
-
-def test_names_and_thresholds(folders: dict[str, Path]) -> None:
-    zero = {"siglip", "siglip2", "blip", "blip-2", "flava", "bridgetower"}
-    for kind, folder in folders.items():
-        matcher = load_matcher(str(folder), device="cpu")
-        assert matcher.name == str(folder)
-        assert matcher.threshold == (0.0 if kind in zero else None)
-    assert load_matcher(str(folders["blip"]), device="cpu", head="itc").threshold is None
+        matchers(kind)(pictures()[:1], [long])
+    assert "takes" in str(matchers(kind).refusal(long)) and matchers(kind).refusal("a star") is None
 
 
 # Names and settings that cannot be had ------------------------------------------------------------------------------

@@ -606,26 +606,21 @@ def test_load_published_refuses_a_pickle_that_would_run_code(
 
 
 def test_load_published_refuses_what_is_no_checkpoint(tmp_path: Path) -> None:
-    model = fixture_model("uniter")
+    model, folder = fixture_model("uniter"), tmp_path / "folder"
     refused(tmp_path / "absent.pt", model, "no such file")
-    torch.save(part("uniter", "ckpt/"), tmp_path / "whole.pt")
-    whole = (tmp_path / "whole.pt").read_bytes()
-    for name, content in (("text.pt", b"hello"), ("st.safetensors", b"12345"), ("cut.pt", whole[: len(whole) // 2])):
-        (tmp_path / name).write_bytes(content)
-        refused(tmp_path / name, model, "cannot be read")
-    for other, message in (([torch.zeros(3)], "no state dict"), ({"epoch": 3}, "no tensors")):
-        torch.save(other, tmp_path / "other.pt")
-        refused(tmp_path / "other.pt", model, message)
-    folder = tmp_path / "folder"
+    torch.save(part("uniter", "ckpt/"), tmp_path / "cut.pt")
+    (tmp_path / "cut.pt").write_bytes((tmp_path / "cut.pt").read_bytes()[:10_000])
+    refused(tmp_path / "cut.pt", model, "cannot be read")
+    torch.save({"epoch": 3}, tmp_path / "numbers.pt")
+    refused(tmp_path / "numbers.pt", model, "no tensors")
     folder.mkdir()
     refused(folder, model, "no weights")
     for name in ("a.pt", "b.pt"):
         torch.save({}, folder / name)
     refused(folder, model, "2 files of weights")
     index = folder / "model.safetensors.index.json"
-    for text, message in (('{"weight_map": {"x": "../../secret.safetensors"}}', "outside its folder"), ("[", "read")):
-        index.write_text(text)
-        refused(folder, model, message)
+    index.write_text('{"weight_map": {"x": "../../secret.safetensors"}}')
+    refused(folder, model, "outside its folder")
 
 
 def test_load_published_fetches_a_hub_repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

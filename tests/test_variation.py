@@ -16,13 +16,13 @@ from analysis.try_it import build_page, compare_sentences, compose_picture
 from analysis.variation import add_margins, background_of, draw_shape, mean_scores, paste, place_box, read_object, vary
 from travlr.scene import COLOURS
 
-RED = np.array(COLOURS["red"])
 WHITE = Image.new("RGB", (200, 100), "white")
 
 
 def reds(picture: Image.Image) -> tuple[int, int, int, int]:
     """Left, top, width and height of what is red."""
-    near = np.abs(np.asarray(picture).astype(int) - RED).max(axis=2) < 60
+    pixels = np.asarray(picture).astype(int)
+    near = np.logical_and.reduce([np.abs(pixels[..., n] - value) < 60 for n, value in enumerate(COLOURS["red"])])
     rows, columns = np.flatnonzero(near.any(axis=1)), np.flatnonzero(near.any(axis=0))
     return int(columns[0]), int(rows[0]), int(np.ptp(columns)) + 1, int(np.ptp(rows)) + 1
 
@@ -96,7 +96,7 @@ def test_background_scene_shows_no_colour_of_the_sentences() -> None:
 def test_command_writes_scores_and_a_plot(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(variation, "load_model_of", lambda options: oracle)
+    monkeypatch.setattr(variation, "load_model_of", lambda options: lambda images, texts: np.arange(len(texts)))
     Image.new("RGB", (8, 8), COLOURS["red"]).save(tmp_path / "thing.png")
     arguments = ["--model", "toy", "--grid", "2", "--sizes", "0.3", "0.2", "--out", str(tmp_path / "out")]
     variation.main([*arguments, "--background", "green"])
@@ -126,7 +126,7 @@ def test_compare_sentences_names_the_higher_score() -> None:
 
 def test_page_answers_with_scores_and_heat_maps() -> None:
     pytest.importorskip("gradio")
-    page = build_page(["toy"], lambda name: oracle)
+    page = build_page(["toy"], lambda name: lambda images, texts: np.array([float(len(text)) for text in texts]))
     ask = next(function for function in page.fns.values() if function.name == "ask")
-    answer = ask.fn("toy", "red", "blue", True, "white", 0, None, "circle", "red", None, 0.5, 0.5, 0.3)
+    answer = ask.fn("toy", "red", "blue", True, "white", 0, None, "square", "red", None, 0.5, 0.5, 0.3)
     assert answer[0].size == (672, 672) and answer[3].startswith("The ") and all(map.width > 400 for map in answer[4:])

@@ -25,6 +25,7 @@ TOWER: dict[str, Any] = {
 }
 VISION: dict[str, Any] = {**TOWER, "image_size": 32, "patch_size": 8}
 PICTURE: dict[str, Any] = {"size": {"height": 32, "width": 32}}
+ROBERTA_MARKS = ("<s>", "<pad>", "</s>", "<unk>", "<mask>", "Ġ")
 
 
 def bert_tokenizer() -> Any:
@@ -56,75 +57,66 @@ def plain_tokenizer(*marks: str, end: bool = True) -> Any:
     )  # fmt: skip
 
 
-def clip() -> tuple[Any, Any, Any]:
+Parts = tuple[Any, Any, Any]  # model, tokenizer, processor of pictures
+SQUARE: dict[str, Any] = {"size": {"shortest_edge": 32}, "crop_size": {"height": 32, "width": 32}}
+
+
+def like_clip(
+    name: str, tokenizer: Any, processor: Any, text: dict[str, Any], vision: dict[str, Any] | None = None, **more: Any
+) -> Parts:
+    """A model of two towers; `text` and `vision`: settings of the towers beside the size."""
+    text = {**TOWER, "vocab_size": len(tokenizer), "max_position_embeddings": 40, **text}
+    vision = {**VISION, "projection_dim": 16} if vision is None else vision
+    config = getattr(models_of, f"{name}Config")(text_config=text, vision_config=vision, **more)
+    return getattr(models_of, f"{name}Model")(config), tokenizer, processor
+
+
+def clip() -> Parts:
     tokenizer = letters(models_of.CLIPTokenizer, "</w>", ("<|startoftext|>", "<|endoftext|>"))
-    text = {**TOWER, "vocab_size": len(tokenizer), "max_position_embeddings": 40, "projection_dim": 16}
-    text |= {"bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 1}
-    config = models_of.CLIPConfig(text_config=text, vision_config={**VISION, "projection_dim": 16}, projection_dim=16)
-    processor = models_of.CLIPImageProcessorPil(size={"shortest_edge": 32}, crop_size={"height": 32, "width": 32})
-    return models_of.CLIPModel(config), tokenizer, processor
+    text = {"projection_dim": 16, "bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 1}
+    return like_clip("CLIP", tokenizer, models_of.CLIPImageProcessorPil(**SQUARE), text, projection_dim=16)
 
 
-def metaclip2() -> tuple[Any, Any, Any]:
-    tokenizer = plain_tokenizer()
-    text = {**TOWER, "vocab_size": len(tokenizer), "max_position_embeddings": 24, "projection_dim": 16}
-    text |= {"bos_token_id": 0, "eos_token_id": 2, "pad_token_id": 0}
-    config = models_of.MetaClip2Config(
-        text_config=text, vision_config={**VISION, "projection_dim": 16}, projection_dim=16
-    )
-    processor = models_of.CLIPImageProcessorPil(size={"shortest_edge": 32}, crop_size={"height": 32, "width": 32})
-    return models_of.MetaClip2Model(config), tokenizer, processor
+def metaclip2() -> Parts:
+    text = {"max_position_embeddings": 24, "projection_dim": 16, "bos_token_id": 0, "eos_token_id": 2}
+    processor = models_of.CLIPImageProcessorPil(**SQUARE)
+    return like_clip("MetaClip2", plain_tokenizer(), processor, text | {"pad_token_id": 0}, projection_dim=16)
 
 
-def align() -> tuple[Any, Any, Any]:
-    tokenizer = bert_tokenizer()
-    text = {**TOWER, "vocab_size": len(tokenizer), "max_position_embeddings": 24}
+def align() -> Parts:
     vision: dict[str, Any] = {"image_size": 32, "width_coefficient": 0.25, "depth_coefficient": 0.1, "hidden_dim": 64}
     vision |= {"in_channels": [32], "out_channels": [128], "kernel_sizes": [3], "strides": [1], "expand_ratios": [1]}
     vision |= {"num_block_repeats": [1], "depthwise_padding": []}
-    config = models_of.AlignConfig(text_config=text, vision_config=vision, projection_dim=WIDTH)
-    return models_of.AlignModel(config), tokenizer, models_of.EfficientNetImageProcessorPil(**PICTURE)
+    processor = models_of.EfficientNetImageProcessorPil(**PICTURE)
+    return like_clip("Align", bert_tokenizer(), processor, {}, vision, projection_dim=WIDTH)
 
 
-def altclip() -> tuple[Any, Any, Any]:
-    tokenizer = letters(models_of.RobertaTokenizer, "", ("<s>", "<pad>", "</s>", "<unk>", "<mask>", "Ġ"))
-    text = {**TOWER, "vocab_size": len(tokenizer), "max_position_embeddings": 48, "project_dim": 16, "pad_token_id": 1}
-    config = models_of.AltCLIPConfig(
-        text_config=text, vision_config={**VISION, "projection_dim": 16}, projection_dim=16
-    )
-    processor = models_of.CLIPImageProcessorPil(size={"shortest_edge": 32}, crop_size={"height": 32, "width": 32})
-    return models_of.AltCLIPModel(config), tokenizer, processor
+def altclip() -> Parts:
+    tokenizer = letters(models_of.RobertaTokenizer, "", ROBERTA_MARKS)
+    text = {"max_position_embeddings": 48, "project_dim": 16, "pad_token_id": 1}
+    return like_clip("AltCLIP", tokenizer, models_of.CLIPImageProcessorPil(**SQUARE), text, projection_dim=16)
 
 
-def chinese_clip() -> tuple[Any, Any, Any]:
-    tokenizer = bert_tokenizer()
-    text = {**TOWER, "vocab_size": len(tokenizer), "max_position_embeddings": 24}
-    config = models_of.ChineseCLIPConfig(
-        text_config=text, vision_config={**VISION, "projection_dim": 16}, projection_dim=16
-    )
+def chinese_clip() -> Parts:
     processor = models_of.ChineseCLIPImageProcessorPil(**PICTURE, crop_size={"height": 32, "width": 32})
-    return models_of.ChineseCLIPModel(config), tokenizer, processor
+    return like_clip("ChineseCLIP", bert_tokenizer(), processor, {}, projection_dim=16)
 
 
-def siglip() -> tuple[Any, Any, Any]:
-    tokenizer = plain_tokenizer()
-    text = {**TOWER, "vocab_size": len(tokenizer), "max_position_embeddings": 16, "projection_size": WIDTH}
-    config = models_of.SiglipConfig(text_config=text, vision_config=dict(VISION))
-    return models_of.SiglipModel(config), tokenizer, models_of.SiglipImageProcessorPil(**PICTURE)
+def siglip() -> Parts:
+    text = {"max_position_embeddings": 16, "projection_size": WIDTH}
+    return like_clip("Siglip", plain_tokenizer(), models_of.SiglipImageProcessorPil(**PICTURE), text, dict(VISION))
 
 
-def siglip2() -> tuple[Any, Any, Any]:
+def siglip2() -> Parts:
     marks = ("<pad>", "<eos>", "<bos>", "<unk>", "<mask>", "▁")
     vocabulary = {word: n for n, word in enumerate((*marks, *"abcdefghijklmnopqrstuvwxyz"))}
     tokenizer = models_of.Siglip2Tokenizer(vocab=vocabulary, merges=[])
-    text = {**TOWER, "vocab_size": len(tokenizer), "max_position_embeddings": 40, "projection_size": WIDTH}
-    vision = {**TOWER, "patch_size": 8, "num_patches": 16}
-    config = models_of.Siglip2Config(text_config=text, vision_config=vision)
     processor = models_of.Siglip2ImageProcessorPil(patch_size=8, max_num_patches=16)
-    return models_of.Siglip2Model(config), tokenizer, processor
+    vision = {**TOWER, "patch_size": 8, "num_patches": 16}
+    return like_clip("Siglip2", tokenizer, processor, {"projection_size": WIDTH}, vision)
 
 
-def blip() -> tuple[Any, Any, Any]:
+def blip() -> Parts:
     tokenizer = bert_tokenizer()
     text = {**TOWER, "vocab_size": len(tokenizer), "encoder_hidden_size": WIDTH, "max_position_embeddings": 24}
     text |= {"pad_token_id": 0, "bos_token_id": 2, "sep_token_id": 3, "projection_dim": 16}
@@ -132,58 +124,45 @@ def blip() -> tuple[Any, Any, Any]:
     return models_of.BlipForImageTextRetrieval(config), tokenizer, models_of.BlipImageProcessorPil(**PICTURE)
 
 
-def vilt() -> tuple[Any, Any, Any]:
+def vilt() -> Parts:
     tokenizer = bert_tokenizer()
     config = models_of.ViltConfig(**VISION, vocab_size=len(tokenizer), max_position_embeddings=24)
     processor = models_of.ViltImageProcessorPil(size={"shortest_edge": 32}, size_divisor=8)
     return models_of.ViltForImageAndTextRetrieval(config), tokenizer, processor
 
 
-def flava() -> tuple[Any, Any, Any]:
+def flava() -> Parts:
     tokenizer = bert_tokenizer()
     text = {**TOWER, "vocab_size": len(tokenizer), "max_position_embeddings": 24}
-    config = models_of.FlavaConfig(
-        text_config=text, image_config=dict(VISION), multimodal_config=dict(TOWER), hidden_size=WIDTH,
-        projection_dim=16, init_codebook=False,
-    )  # fmt: skip
+    towers = {"text_config": text, "image_config": dict(VISION), "multimodal_config": dict(TOWER)}
+    config = models_of.FlavaConfig(**towers, hidden_size=WIDTH, projection_dim=16, init_codebook=False)
     processor = models_of.FlavaImageProcessorPil(**PICTURE, crop_size={"height": 32, "width": 32})
     return models_of.FlavaForPreTraining(config), tokenizer, processor
 
 
-def bridgetower() -> tuple[Any, Any, Any]:
-    marks = ("<s>", "<pad>", "</s>", "<unk>", "<mask>", "Ġ")
-    tokenizer = letters(models_of.RobertaTokenizer, "", marks)
+def bridgetower() -> Parts:
+    tokenizer = letters(models_of.RobertaTokenizer, "", ROBERTA_MARKS)
     wide = {"hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 2, "intermediate_size": 64}
     text = {**wide, "vocab_size": len(tokenizer), "max_position_embeddings": 48, "pad_token_id": 1}
     vision = {"hidden_size": 64, "num_hidden_layers": 3, "image_size": 32, "patch_size": 8}
-    config = models_of.BridgeTowerConfig(
-        text_config=text,
-        vision_config=vision,
-        **{**wide, "num_hidden_layers": 2},
-        share_cross_modal_transformer_layers=True,
-    )
-    processor = models_of.BridgeTowerImageProcessorPil(
-        size={"shortest_edge": 32}, crop_size={"shortest_edge": 32}, size_divisor=8
-    )
+    both = {**wide, "num_hidden_layers": 2, "share_cross_modal_transformer_layers": True}
+    config = models_of.BridgeTowerConfig(text_config=text, vision_config=vision, **both)
+    sizes = {"size": {"shortest_edge": 32}, "crop_size": {"shortest_edge": 32}, "size_divisor": 8}
+    processor = models_of.BridgeTowerImageProcessorPil(**sizes)
     return models_of.BridgeTowerForImageAndTextRetrieval(config), tokenizer, processor
 
 
-def blip2_retrieval() -> tuple[Any, Any, Any]:
+def blip2_retrieval() -> Parts:
     """Whose published processor puts tokens for the picture before a text, of which the model takes none."""
     tokenizer = bert_tokenizer()
     queries = {**TOWER, "encoder_hidden_size": WIDTH, "vocab_size": len(tokenizer), "max_position_embeddings": 24}
-    config = models_of.Blip2Config(
-        vision_config=dict(VISION),
-        qformer_config={**queries, "use_qformer_text_input": True},
-        num_query_tokens=4,
-        image_text_hidden_size=16,
-        image_token_index=len(tokenizer),
-    )
+    about: dict[str, Any] = {"num_query_tokens": 4, "image_text_hidden_size": 16, "image_token_index": len(tokenizer)}
+    about |= {"vision_config": dict(VISION), "qformer_config": {**queries, "use_qformer_text_input": True}}
     processor = models_of.Blip2Processor(models_of.BlipImageProcessorPil(**PICTURE), tokenizer, num_query_tokens=4)
-    return models_of.Blip2ForImageTextRetrieval(config), None, processor
+    return models_of.Blip2ForImageTextRetrieval(models_of.Blip2Config(**about)), None, processor
 
 
-BUILT: dict[str, Callable[[], tuple[Any, Any, Any]]] = {
+BUILT: dict[str, Callable[[], Parts]] = {
     "clip": clip, "metaclip_2": metaclip2, "align": align, "altclip": altclip, "chinese_clip": chinese_clip,
     "siglip": siglip, "siglip2": siglip2, "blip": blip, "blip-2": blip2_retrieval, "vilt": vilt, "flava": flava,
     "bridgetower": bridgetower,
