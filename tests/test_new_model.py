@@ -15,7 +15,7 @@ import pytest
 from analysis import figures
 from analysis.report import main as report
 from tests.helpers import ROOT, one_line, train_status
-from train.config import Run, architecture_of
+from train.config import architecture_of
 from train.results.store import collect_results, read_config
 from travlr import Cardinality, Count, GenerateArguments, Image, generate_dataset
 
@@ -72,10 +72,6 @@ def test_new_model_is_tested_in_every_setting(work: Path, trained: str) -> None:
     assert "my_models:LateFusion (tiny) trained in image+caption on cardinality" in trained
 
 
-def test_new_model_finished_run_is_read(trained: str, train: Train) -> None:
-    assert "finished before" in train("model=my_models:LateFusion", "setting=image+caption")[1]
-
-
 def test_new_model_is_in_the_report(work: Path, trained: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """With one kind of figures: drawing all takes a while."""
     monkeypatch.chdir(work)
@@ -106,7 +102,3 @@ def test_model_refuses_what_is_no_model(model: str, setting: str, message: str, 
     status, _, err = train(f"model={model}", *filter(None, [setting]))
     line = one_line(err)
     assert status == 2 and message in line and (setting or f"model={model}: ") in line
-
-
-def test_architecture_of_ours_needs_no_import() -> None:
-    assert Run(model="albef").architecture.sees == "pixels"

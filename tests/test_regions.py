@@ -311,7 +311,7 @@ def test_make_regions_shares_features_of_equal_pictures(tmp_path: Path) -> None:
 def _spoilt(folder: Path, features: Any, boxes: Any) -> Path:
     """A folder of which one file holds these arrays."""
     path = write_npz(folder, images())
-    np.savez(path / "picture-1.npz", features=np.array(features), norm_bb=np.array(boxes))
+    np.savez(path / "picture-1.npz", features=np.array(features), norm_bb=np.array(boxes, float))
     return path
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -96,21 +97,19 @@ def grid(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return runs
 
 
-DRAWN = ("cells", "agreement", "subsets", "transfer")  # all kinds are in test_figures
-
-
-@pytest.fixture(autouse=True)
-def few_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Drawing all kinds takes a while."""
-    monkeypatch.setattr(figures, "FIGURES", {name: figures.FIGURES[name] for name in DRAWN})
+@pytest.fixture(scope="module", autouse=True)
+def few_figures() -> Iterator[None]:
+    """Drawing all kinds takes a while, and is in test_figures."""
+    with pytest.MonkeyPatch.context() as patch:
+        drawn = {name: figures.FIGURES[name] for name in ("cells", "subsets", "transfer")}
+        patch.setattr(figures, "FIGURES", drawn)
+        yield
 
 
 @pytest.fixture(scope="module")
 def report(grid: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("reports") / "a report"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(figures, "FIGURES", {name: figures.FIGURES[name] for name in DRAWN})
-        assert main([str(grid), "--out", str(out)]) == 0
+    assert main([str(grid), "--out", str(out)]) == 0
     return out
 
 
@@ -133,14 +132,6 @@ def test_report_writes_tables_figures_and_a_page(report: Path, grid: Path) -> No
     assert all(f'src="figures/{name}.svg"' in page for name in drawn) and all(name in page for name in folders)
     assert "Table 13" in page and "<b>x</b>" not in page and HOSTILE not in page
     assert all(html.escape(line).replace("&#x27;", "&#39;") in page for line in judge(runs))
-
-
-def test_report_writes_over_an_earlier_one(grid: Path, tmp_path: Path) -> None:
-    make_run(tmp_path / "runs", grid.parent / "spatiality", lambda *_: 0.9, model="uniter")
-    for _ in range(2):
-        assert main([str(tmp_path / "runs")]) == 0
-        assert read_runs(tmp_path / "runs").skipped == []
-        (tmp_path / "runs" / "report" / "report.html").write_text("edited")
 
 
 def test_report_of_tasks_about_two_objects(tmp_path: Path) -> None:
@@ -184,13 +175,16 @@ def test_report_lists_what_cannot_be_read(grid: Path, tmp_path: Path, capsys: py
     assert f"cells-{good.name}" in names and not any(damaged.name in name for name in names)
 
 
-def test_report_reads_data_that_moved(grid: Path, tmp_path: Path) -> None:
-    data = generated(tmp_path / "before", Spatiality(seed=1, count=COUNT, image=Image(cell=8)))
+def test_report_writes_over_an_earlier_one_and_reads_data_that_moved(tmp_path: Path) -> None:
+    data = generated(tmp_path / "before", Spatiality(count=COUNT, image=Image(cell=8)))
     run = make_run(tmp_path / "runs", data, lambda *_: 0.9)
     data.rename(tmp_path / "after")
-    where = ["--out", str(tmp_path / "out"), "--data", str(tmp_path / "after")]
-    assert main([str(tmp_path / "runs"), *where]) == 0
-    assert (tmp_path / "out" / "figures" / f"cells-{run.name}.svg").exists()
+    page, figure = (tmp_path / "runs" / "report" / name for name in ("report.html", f"figures/cells-{run.name}.svg"))
+    assert main([str(tmp_path / "runs")]) == 0 and not figure.exists()
+    page.write_text("edited")
+    assert main([str(tmp_path / "runs"), "--data", str(tmp_path / "after")]) == 0
+    assert figure.exists() and page.read_text() != "edited"
+    assert read_runs(tmp_path / "runs", data=[tmp_path / "after"]).skipped == []  # the report is no run
 
 
 @pytest.mark.parametrize(
