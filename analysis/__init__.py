@@ -17,13 +17,13 @@ _HOME = {
     "FIGURES": "figures",
     "Runs": "frames",
     "TABLES": "tables",
-    "compare_runs": "comparison",
+    "compare_runs": "tables.comparison",
     "draw": "figures",
     "read_runs": "frames",
     "save": "figures",
-    "to_html": "render",
-    "to_latex": "render",
-    "to_markdown": "render",
+    "to_html": "tables.render",
+    "to_latex": "tables.render",
+    "to_markdown": "tables.render",
 }
 __all__ = sorted(_HOME)
 

@@ -15,6 +15,7 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib import colormaps
@@ -22,9 +23,9 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from analysis.attention import heat_map_function, size_of_map
-from analysis.model_options import add_model_options, load_model_of
 from train.ask.matchers.base import WORD, Matcher
-from train.ask.matchers.loading import ScoreFunction
+from train.ask.matchers.loading import ScoreFunction, load_matcher
+from train.config import RegionSettings
 from travlr.corpora.pictures import on_white
 from travlr.settings import count_text, run_command
 
@@ -149,6 +150,28 @@ def read_picture_file(path: Path) -> Image.Image:
         picture = on_white(file)
     picture.info["path"] = path.name
     return picture
+
+
+# Options that name a model, also of variation and try_it --------------------------------------------------------------
+
+
+def add_model_options(parser: argparse.ArgumentParser, **options: Any) -> None:
+    """Add the options that `load_model_of` reads. options: further ones of `--model`."""
+    names = (
+        "a folder or hub name of CLIP's kind, visualbert:FILE, uniter:FILE, lxmert:FILE, albef:FILE, MODULE:FUNCTION"
+    )
+    parser.add_argument("--model", required=True, help=names, **options)
+    parser.add_argument("--head", choices=("itm", "itc"), help="of models with both (default: the model's own)")
+    parser.add_argument(
+        "--regions", metavar="FOLDER", help="of visualbert, uniter and lxmert: UNITER's .npz, by picture"
+    )
+    parser.add_argument("--device", default="auto", help="auto, cpu, gpu or cuda:1 (default: %(default)s)")
+
+
+def load_model_of(options: argparse.Namespace, name: str | None = None) -> Any:
+    """The matcher of the options. name: in place of `--model`."""
+    regions = RegionSettings(source="file", file=options.regions) if options.regions else None
+    return load_matcher(name or options.model, device=options.device, head=options.head, regions=regions)
 
 
 def main(arguments: list[str]) -> None:

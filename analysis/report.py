@@ -25,10 +25,10 @@ import pandas as pd
 import yaml
 
 from analysis.frames import Runs, left_out, read_runs
-from analysis.pivots import Table, has_ours, label_runs
-from analysis.render import plain_table, to_html, write_table
+from analysis.sections.verdict import judge
 from analysis.tables import TABLES
-from analysis.verdict import judge
+from analysis.tables.pivots import Table, has_ours, label_runs
+from analysis.tables.render import plain_table, to_html, write_table
 from train.results.store import REPORT
 from travlr.settings import Log, UsageError, count_text, run_command
 from travlr.tasks import add_task_option
@@ -107,7 +107,7 @@ def add_figures(report: Report, log: Log) -> None:
 
 def add_sections(report: Report) -> None:
     """Tables and figures of evaluations and of corpora."""
-    from analysis import corpora, evaluations
+    from analysis.sections import corpora, evaluations
 
     for heading, sections in (("Evaluations", evaluations.sections), ("Corpora", corpora.sections)):
         parts = []
@@ -129,7 +129,7 @@ def file_name(title: str) -> str:
 
 
 def add_errors(report: Report) -> None:
-    from analysis.errors import errors_viewer
+    from analysis.sections.errors import errors_viewer
 
     with left_out(report.runs.skipped, "errors: "):
         report.errors = errors_viewer(report.runs)

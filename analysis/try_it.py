@@ -19,8 +19,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from analysis.heatmaps import draw_heat_map, heat
-from analysis.model_options import add_model_options, load_model_of
+from analysis.heatmaps import add_model_options, draw_heat_map, heat, load_model_of
 from analysis.variation import background_of, draw_shape, paste, read_object
 from train.ask.matchers.loading import ScoreFunction
 from travlr.scene import COLOURS, SHAPES

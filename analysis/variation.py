@@ -23,8 +23,7 @@ import seaborn as sns
 from matplotlib.figure import Figure
 from PIL import Image
 
-from analysis.heatmaps import read_picture_file
-from analysis.model_options import add_model_options, load_model_of
+from analysis.heatmaps import add_model_options, load_model_of, read_picture_file
 from render.shapes import LEVELS, coverage
 from train.ask.matchers.loading import ScoreFunction
 from travlr.config import Config

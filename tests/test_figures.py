@@ -14,14 +14,14 @@ import pytest
 from matplotlib.collections import QuadMesh
 
 from analysis.figures import FIGURES, draw, rates, save
-from analysis.figures_of_predictions import (
+from analysis.figures.of_predictions import (
     CRITICAL_ANSWERS,
     PAIR_COLUMNS,
     bin_confidence,
     calibration_error,
     count_agreement,
 )
-from analysis.figures_of_runs import sizes_of, transfer_scores
+from analysis.figures.of_runs import sizes_of, transfer_scores
 from analysis.frames import Runs, read_runs
 from splits import CARDINALITY
 from tests.grid import Accuracy, make_run
@@ -147,6 +147,7 @@ def test_transfer_averages_converged_seeds() -> None:
     shared: dict[str, Any] = {"model": "uniter", "size": "tiny", "experiment": None, "form": None, "start": None}
     shared |= {"setting": "image", "test_setting": "image", "task": "cardinality", "split": "test_ind"}
     shared |= {"interval_low": 0.0, "interval_high": 1.0, "dataset": "0123", "seed": 0}
+    shared |= {"above_random": True, "above_unbound": True, "initial": "random", "own": True}
     scores = [(0, 90.0, True), (1, 80.0, True), (2, 50.0, False)]
     rows = pd.DataFrame(
         [shared | {"name": f"run{s}", "config": config % s, "macro_f1": f, "converged": c} for s, f, c in scores]

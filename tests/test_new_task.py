@@ -20,7 +20,7 @@ import pytest
 from analysis import TABLES, figures
 from analysis.examples import _pairs, describe_examples
 from analysis.figures import draw
-from analysis.figures_of_predictions import axis_values
+from analysis.figures.of_predictions import axis_values
 from analysis.frames import read_runs
 from analysis.report import main as report
 from tests.grid import make_run

@@ -4,11 +4,20 @@ import ast
 import importlib
 import re
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from docs.gallery import ROOT, gallery, markdown, styles_captions, styles_picture
+from docs.gallery import (
+    ROOT,
+    gallery,
+    markdown,
+    styles_captions,
+    styles_picture,
+    two_objects_markdown,
+    two_objects_picture,
+)
 from render.png import decode
 from tests.helpers import config_of, train_settings, values_of
 from train.ask.config import Evaluation
@@ -49,10 +58,15 @@ def test_gallery_page_is_fresh() -> None:
         assert (ROOT / "docs" / f"{task}.png").read_bytes() == example.image, "run python docs/gallery.py"
 
 
-def test_styles_page_is_fresh() -> None:
-    assert styles_captions() in (ROOT / "docs" / "styles.md").read_text(), "run python docs/gallery.py"
-    shown = decode((ROOT / "docs" / "styles.png").read_bytes())
-    assert shown.tobytes() == decode(styles_picture()).tobytes(), "run python docs/gallery.py"
+@pytest.mark.parametrize(
+    ("page", "text", "picture"),
+    [("styles", styles_captions, styles_picture), ("dataset", two_objects_markdown, two_objects_picture)],
+)
+def test_pictures_of_pages_are_fresh(page: str, text: Callable[[], str], picture: Callable[[], bytes]) -> None:
+    assert text() in (ROOT / "docs" / f"{page}.md").read_text(), "run python docs/gallery.py"
+    name = "two_objects" if page == "dataset" else page
+    shown = decode((ROOT / "docs" / f"{name}.png").read_bytes())
+    assert shown.tobytes() == decode(picture()).tobytes(), "run python docs/gallery.py"
 
 
 def test_readme_is_short() -> None:

@@ -17,10 +17,10 @@ from selenium.webdriver.common.by import By
 from analysis import figures
 from analysis.figures import list_figures
 from analysis.frames import read_runs
-from analysis.render import to_markdown
 from analysis.report import main
+from analysis.sections.verdict import judge
 from analysis.tables import SPLITS, TABLES
-from analysis.verdict import judge
+from analysis.tables.render import to_markdown
 from tests.corpus_files import convert, draw
 from tests.grid import make_run
 from tests.helpers import generated, page_data

@@ -14,9 +14,9 @@ import pytest
 from matplotlib.figure import Figure
 from PIL import Image
 
-from analysis import corpora, evaluations
-from analysis.errors import error_cards, errors_viewer
 from analysis.frames import Runs, read_runs
+from analysis.sections import corpora, evaluations
+from analysis.sections.errors import error_cards, errors_viewer
 from tests.corpus_files import convert
 from tests.grid import make_run
 from tests.helpers import generated

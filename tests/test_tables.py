@@ -14,12 +14,12 @@ import pandas as pd
 import pytest
 from sklearn.metrics import f1_score
 
-from analysis.comparison import compare_runs
 from analysis.frames import DTYPES, Runs, read_runs, with_derived, with_settings
-from analysis.paper import BIMODAL, MODEL_NAMES, published
-from analysis.pivots import OURS, PAPER, Table, label_runs
-from analysis.render import to_csv, to_html, to_latex, to_markdown
 from analysis.tables import SPECS, SPLITS, TABLES
+from analysis.tables.comparison import compare_runs
+from analysis.tables.paper import BIMODAL, MODEL_NAMES, published
+from analysis.tables.pivots import OURS, PAPER, Table, label_runs
+from analysis.tables.render import to_csv, to_html, to_latex, to_markdown
 from tests.grid import make_run, merged
 from tests.helpers import write
 from train.config import Run

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Iterable
+from typing import Any
 
 from train.config import SETTINGS
 from travlr.scene import SPLITS
 
-Run = TypeVar("Run")
 Row = dict[str, Any]  # of results: the keys of `RESULT_COLUMNS`; None for an unknown value
 
 TEST_SETTINGS = tuple(setting for setting in SETTINGS if setting != "mixed")  # mixed exists in training only
@@ -94,9 +93,3 @@ def in_order(values: Iterable[str], order: Iterable[str]) -> list[str]:
 def main_test_setting(setting: str) -> str:
     """The test setting that belongs to a training setting: the same one, and image+caption for mixed."""
     return "image+caption" if setting == "mixed" else setting
-
-
-def averaged_runs(runs: Sequence[Run], converged: Callable[[Run], bool]) -> list[Run]:
-    """The runs whose scores are averaged, of runs that differ in their seed alone: the converged ones, or all where
-    none has converged (the paper's Table 2)."""
-    return [run for run in runs if converged(run)] or list(runs)

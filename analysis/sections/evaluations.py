@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
+from analysis.figures.plotting import STYLE, add_legend, new_figure
 from analysis.frames import Runs
-from analysis.plotting import STYLE, add_legend, new_figure
 from train.results.columns import TEST_SETTINGS, TEST_SPLITS
 from train.results.evaluation_table import how_asked
 from travlr.corpora.items import MATCH

@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 from pandas.io.formats.style import Styler
 
-from analysis.pivots import Table
+from analysis.tables.pivots import Table
 
 LATEX = {"best": "textbf:--rwrap;", "above": "underline:--rwrap;"}  # by mark
 

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.evaluations import label_evaluations
 from analysis.frames import Runs
+from analysis.sections.evaluations import label_evaluations
 from train.results.columns import TEST_SETTINGS, TEST_SPLITS
 from travlr.corpora import is_corpus, item_columns
 from travlr.dataset import Dataset

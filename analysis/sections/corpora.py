@@ -12,10 +12,10 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from analysis.evaluations import Section, label_evaluations
+from analysis.figures.plotting import COLOURS, MARKERS, STYLE, add_legend, bars_with_intervals, new_figure
 from analysis.frames import Runs, left_out
-from analysis.plotting import COLOURS, MARKERS, STYLE, add_legend, bars_with_intervals, new_figure
-from analysis.verdict import OTHER_PICTURES
+from analysis.sections.evaluations import Section, label_evaluations
+from analysis.sections.verdict import OTHER_PICTURES
 from train.results.columns import in_order
 from travlr.baselines import RuleScore, dataset_baselines
 from travlr.corpora.items import MATCH

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.frames import Runs
-from analysis.pivots import Table, format_signed
+from analysis.tables.pivots import Table, format_signed
 from travlr.metrics import LEVEL, compare, holm
 
 

@@ -1,6 +1,6 @@
 """The paper's figures and others, from the frames of `analysis.frames`. `FIGURES` lists them all, `draw` draws one.
 
-`figures_of_predictions` has the figures of one run and of a dataset, `figures_of_runs` those of several runs, and
+`of_predictions` has the figures of one run and of a dataset, `of_runs` those of several runs, and
 `plotting` how all of them look.
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 import matplotlib
 from matplotlib.figure import Figure
 
-from analysis.figures_of_predictions import (
+from analysis.figures.of_predictions import (
     draw_agreement,
     draw_calibration,
     draw_cells,
@@ -24,9 +24,9 @@ from analysis.figures_of_predictions import (
     draw_quantifiers,
     rates,
 )
-from analysis.figures_of_runs import draw_loss, draw_subsets, draw_transfer, require_one
+from analysis.figures.of_runs import draw_loss, draw_subsets, draw_transfer, require_one
+from analysis.figures.plotting import STYLE, save
 from analysis.frames import Runs
-from analysis.plotting import STYLE, save
 from train.results.columns import in_order, main_test_setting
 from travlr.tasks import TASKS, is_task, short_name
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 import pandas as pd
 
 from analysis.frames import Runs, setting_columns
-from analysis.paper import BIMODAL, MODEL_NAMES, TABLE_9, TEXT_ONLY, published
-from analysis.pivots import (
+from analysis.tables.paper import BIMODAL, MODEL_NAMES, TABLE_9, TEXT_ONLY, published
+from analysis.tables.pivots import (
     OURS,
     PAPER,
     Layout,

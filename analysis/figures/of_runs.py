@@ -15,10 +15,19 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from analysis.pivots import label_runs
-from analysis.plotting import COLOURS, MARKERS, RED, add_legend, baseline_levels, baseline_lines, heat_map, new_figure
+from analysis.figures.plotting import (
+    COLOURS,
+    MARKERS,
+    RED,
+    add_legend,
+    baseline_levels,
+    baseline_lines,
+    heat_map,
+    new_figure,
+)
+from analysis.tables.pivots import average, label_runs
 from train.config import ARCHITECTURES, CONTROLLED, SETTINGS
-from train.results.columns import TEST_SETTINGS, TEST_SPLITS, averaged_runs, in_order, main_test_setting
+from train.results.columns import TEST_SETTINGS, TEST_SPLITS, in_order, main_test_setting
 from travlr.settings import count_text
 
 
@@ -115,15 +124,9 @@ def transfer_scores(results: pd.DataFrame) -> pd.DataFrame:
     rows = results[results["form"].isna() & ~has_setting(results, "start")].copy()
     if not len(rows):
         raise ValueError("no runs to draw that were trained in one setting alone: choose others")
-    rows["label"] = label_runs(rows)
-    place, cells = ["label", "setting", "test_setting", "split"], []
-    for key, cell in rows.groupby(place, observed=True, sort=False):
-        averaged = averaged_runs(list(cell.itertuples()), lambda row: bool(row.converged))
-        scores = [row.macro_f1 for row in averaged]
-        ends = (averaged[0].interval_low, averaged[0].interval_high)
-        low, high = ends if len(averaged) == 1 else (min(scores), max(scores))
-        cells.append((*key, float(np.mean(scores)), low, high, len(cell), int(cell["converged"].sum())))
-    return pd.DataFrame(cells, columns=[*place, "macro_f1", "low", "high", "runs", "converged"])
+    place = ["label", "setting", "test_setting", "split"]
+    cells = average(rows.assign(label=label_runs(rows)), place, "macro_f1").rename(columns={"mean": "macro_f1"})
+    return cells[[*place, "macro_f1", "low", "high", "runs", "converged"]]
 
 
 def draw_transfer(results: pd.DataFrame) -> Figure:

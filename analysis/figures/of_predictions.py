@@ -15,7 +15,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from analysis.plotting import (
+from analysis.figures.plotting import (
     BLUE,
     ORANGE,
     SKY,
