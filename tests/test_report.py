@@ -136,7 +136,7 @@ def test_report_writes_tables_figures_and_a_page(report: Path, grid: Path) -> No
 
 def test_report_of_tasks_about_two_objects(tmp_path: Path) -> None:
     """A run and an evaluation of each; all that is left out is figures that need more runs."""
-    names = ("existence", "attribute", "relation", "binding")
+    names = ("existence", "binding")
     for name in names:
         count = Count(train=40, validation=8, test_ind=24, test_ood=24)
         data = generated(tmp_path / name, TASKS[name].Config(count=count, image=Image(cell=96)))

@@ -26,7 +26,7 @@ from travlr.formats.columns import IMAGE, OBJECT, ROW_GROUP, SCHEMA, example_id,
 from travlr.formats.exports import FORMATS, check_export, export
 from travlr.plugins import is_import
 from travlr.sampling.sampler import make_sampler
-from travlr.scene import SIZES, SPLITS, Batch, described
+from travlr.scene import SIZES, SPLITS, Batch, World, described
 from travlr.settings import Log, PathText, Settings, UsageError, help_lines, hydra_command
 from travlr.tasks import TASKS, config_from_dict, query_text, short_name, use_task
 from travlr.writing import write_dataset
@@ -99,9 +99,13 @@ class Generator:
 
 
 def renderer_of(config: Config) -> Renderer:
-    image = config.image
-    spans = dict(zip(SIZES, image.spans, strict=True))
-    return make_renderer(config.style.image, config.world, image.cell, spans)
+    """The renderer of a config; cached for the next call, as drawing the sprites takes a while."""
+    return _renderer(config.style.image, config.world, config.image.cell, tuple(config.image.spans))
+
+
+@functools.lru_cache(maxsize=4)
+def _renderer(style: str, world: World, cell: int, spans: tuple[float, ...]) -> Renderer:
+    return make_renderer(style, world, cell, dict(zip(SIZES, spans, strict=True)))
 
 
 @functools.lru_cache(maxsize=4)
