@@ -103,6 +103,14 @@ def swap_ids(rows: Rows) -> None:
     rows[5]["id"], rows[6]["id"] = rows[6]["id"], rows[5]["id"]
 
 
+def swap_couples(rows: Rows) -> None:
+    """The second examples of two couples, with the ids of their new places."""
+    places = [(row["id"], row["image"]["path"]) for row in rows]
+    rows[5], rows[7] = rows[7], rows[5]
+    for row, (name, path) in zip(rows, places, strict=True):
+        row["id"], row["image"]["path"] = name, path
+
+
 def wrong_pair(rows: Rows) -> None:
     rows[5]["pair"][1] = "7"
 
@@ -129,11 +137,12 @@ def repeat(rows: Rows) -> None:
 
 
 ROWS: dict[Callable[[Rows], None], set[str]] = {
-    flip_answer: {"answer", "balance by pair", "balance by query text"},
+    flip_answer: {"answer", "couples", "balance by pair", "balance by query text"},
     swap_mentions: {"caption"},
     move_object: {"image"},
     cut_picture: {"image"},
     swap_ids: {"ids"},
+    swap_couples: {"couples"},
     wrong_pair: {"pair"},
     wrong_form: {"query"},
     unmarked: {"queried"},
@@ -188,6 +197,13 @@ def test_audit_finds_a_test_example_in_training(clean: Path, tmp_path: Path) -> 
     change_rows(folder, "train", leak)
     leaks = {"held-out pairs", "held-out numbers in scenes", "held-out queries", "pairs", "query texts", "duplicates"}
     assert leaks <= failed(audit(folder, workers=1))
+
+
+def test_audit_finds_a_shard_that_the_manifest_does_not_name(clean: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(clean / "cardinality", tmp_path / "d")
+    shutil.copy(folder / "train-00001-of-00002.parquet", folder / "train-00002-of-00003.parquet")
+    checks = audit(folder, workers=1)
+    assert failed(checks) == {"files"} and "train-00002-of-00003.parquet" in check_of(checks, "files").detail
 
 
 def other_pairs(manifest: dict[str, Any]) -> None:
@@ -363,7 +379,7 @@ def test_audit_command_prints_lines_or_json_and_a_status(clean: Path, tmp_path: 
     report = json.loads(out)
     assert code == 1 and not report["ok"] and not err and report["dataset"] == str(folder)
     wrong = {check["name"]: check for check in report["checks"] if check["status"] == "FAIL"}
-    assert set(wrong) == {"answer", "balance by pair", "balance by query text", GENERATED}
+    assert set(wrong) == {"answer", "couples", "balance by pair", "balance by query text", GENERATED}
     assert "cardinality-validation-00000005" in wrong["answer"]["detail"]
     code, out, err = command("audit", str(tmp_path))
     assert code == 1 and not out and "not a dataset" in one_line(err)

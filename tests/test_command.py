@@ -90,7 +90,7 @@ def test_generate_names_the_wrong_setting_in_one_line(
 def test_generate_names_the_file_in_its_way(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     code, _, err = command("generate", *SETTINGS, "out=file", cwd=tmp_path)
-    assert code == 1 and err.startswith("generate: file") and len(err.splitlines()) == 1
+    assert code == 2 and err.startswith("generate: out=file: ") and len(err.splitlines()) == 1
 
 
 def test_generate_shows_a_traceback_on_request(tmp_path: Path) -> None:

@@ -221,9 +221,13 @@ def main(values: dict[str, Any]) -> None:
         generator(config)
     except ValueError as error:
         raise UsageError(str(error)) from None
-    if job.format != "parquet":
-        check_export(job.format, Path(folder), config)
-    manifest = generate_dataset(config, job)
+    try:
+        if job.format != "parquet":
+            check_export(job.format, Path(folder), config)
+        manifest = generate_dataset(config, job)
+    except UsageError as error:
+        of_folder = str(error).startswith(f"{Path(folder)}: ")
+        raise UsageError(f"out={error}" if of_folder else str(error)) from None
     if job.format == "parquet":
         print_summary(folder, manifest)
     else:

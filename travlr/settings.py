@@ -15,7 +15,7 @@ import os
 import re
 import sys
 import textwrap
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -151,8 +151,10 @@ def in_one_line(error: Exception, settings: Collection[str] = ()) -> str:
     """What an exception says, in one line, with the setting or the file that it is about. settings: the names of all
     settings, to which a wrong name may be near."""
     if isinstance(error, ValidationError):
-        errors = {_name(part): part for part in reversed(error.errors(include_url=False))}
-        return "; ".join(_of_setting(name, part, settings) for name, part in reversed(errors.items()))
+        errors: dict[str, list[Any]] = {}
+        for part in error.errors(include_url=False):
+            errors.setdefault(_name(part), []).append(part)
+        return "; ".join(_of_setting(name, parts, settings) for name, parts in errors.items())
     if isinstance(error, MissingConfigException) and error.missing_cfg_file and error.options:
         group, _, value = str(error.missing_cfg_file).rpartition("/")
         return f"{group}={value}: choose one of {', '.join(error.options)}"
@@ -170,11 +172,14 @@ def in_one_line(error: Exception, settings: Collection[str] = ()) -> str:
 
 def _name(error: Any) -> str:
     """The setting of an error. A setting with several types has an error for each, with the type as the last part."""
-    return ".".join(str(part) for part in error["loc"] if str(part).isidentifier() or isinstance(part, int))
+    parts = (part for part in error["loc"] if part not in ("int", "float", "str"))
+    return ".".join(str(part) for part in parts if str(part).isidentifier() or isinstance(part, int))
 
 
 def _unknown(name: str, settings: Collection[str]) -> str:
     """That there is no such setting, with those whose last part is like that of the name."""
+    if name in settings:  # which groups add
+        return f"{name}: is a setting of another task; see --help"
 
     def likeness(setting: str) -> float:
         return difflib.SequenceMatcher(None, name.rpartition(".")[2], setting.rpartition(".")[2]).ratio()
@@ -183,7 +188,9 @@ def _unknown(name: str, settings: Collection[str]) -> str:
     return f"{name}: there is no such setting; " + (f"near is {' or '.join(near[:3])}" if near else "see --help")
 
 
-def _of_setting(name: str, error: Any, settings: Collection[str]) -> str:
+def _of_setting(name: str, errors: Sequence[Any], settings: Collection[str]) -> str:
+    """What is wrong with a setting. errors: one for each type that it may have."""
+    error = errors[0]
     if error["type"] == "value_error":  # of a validator of ours, which names the settings where it is about several
         message = str(error["ctx"]["error"])
         return message if re.match(r"[a-z_.]+[=:]", message) else f"{name}: {message}"
@@ -191,7 +198,8 @@ def _of_setting(name: str, error: Any, settings: Collection[str]) -> str:
         return _unknown(name, settings)
     if error["type"] == "missing":
         return f"{name}= is missing"
-    return f"{name}={as_written(error['input'])}: {error['msg'][0].lower()}{error['msg'][1:]}"
+    messages = dict.fromkeys(f"{part['msg'][0].lower()}{part['msg'][1:]}" for part in errors)
+    return f"{name}={as_written(error['input'])}: {', or '.join(messages)}"
 
 
 # Help ----------------------------------------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ from travlr.formats.manifest import (
     read_manifest,
     versions,
 )
-from travlr.settings import Log
+from travlr.settings import Log, UsageError
 from travlr.workers import Progress, Workers, run_in_processes
 
 ROWS_PER_SHARD = 8000
@@ -79,7 +79,7 @@ def write_dataset(
     tables: a picklable function that makes rows. overwrite: write a finished dataset again, or replace another one.
     repeats: whether rows that follow each other show the same picture, which is then stored once.
 
-    Raises `ValueError` for a folder that holds something else.
+    Raises `UsageError` for a folder that holds something else.
     """
     about = json.loads(json.dumps({"format_version": FORMAT_VERSION, **about}))
     prepare_folder(folder, about, overwrite)
@@ -116,13 +116,15 @@ def _read_settings(path: Path) -> dict[str, Any]:
 def prepare_folder(folder: Path, about: dict[str, Any], overwrite: bool) -> None:
     """Make the folder; with `overwrite` remove the dataset in it, finished or not.
 
-    Raises `ValueError` where it holds anything else: a dataset of other settings, or other files.
+    Raises `UsageError` where it is a file, or holds anything else: a dataset of other settings, or other files.
     """
+    if folder.is_file():
+        raise UsageError(f"{folder}: is a file")
     folder.mkdir(parents=True, exist_ok=True)
     earlier = next((folder / name for name in (MANIFEST, UNFINISHED) if (folder / name).is_file()), None)
     if earlier is None:
         if name := min((path.name for path in folder.iterdir()), default=""):
-            raise ValueError(f"{folder}: is not empty and not a dataset ({name}); name another folder")
+            raise UsageError(f"{folder}: is not empty and not a dataset ({name}); name another folder")
     elif overwrite:
         for name in (MANIFEST, UNFINISHED, *CARD):
             (folder / name).unlink(missing_ok=True)
@@ -130,7 +132,7 @@ def prepare_folder(folder: Path, about: dict[str, Any], overwrite: bool) -> None
             if SHARD.fullmatch(path.name):
                 path.unlink()
     elif not about.items() <= _read_settings(earlier).items():
-        raise ValueError(f"{folder}: holds a dataset of other settings; name another folder, or set overwrite=true")
+        raise UsageError(f"{folder}: holds a dataset of other settings; name another folder, or set overwrite=true")
 
 
 # Shards --------------------------------------------------------------------------------------------------------------

@@ -72,6 +72,7 @@ def audit(folder: str | os.PathLike[str], workers: int = 0) -> list[Check]:
         shards.append((file, starts[file["split"]]))
         starts[file["split"]] += file["rows"]
     findings, rows = Findings(), starts.total()
+    check_names(folder, manifest, findings)
     workers = workers or (1 if rows < 2000 else 0)  # less than a second of work: starting processes takes longer
     with Progress(rows, lambda line: None) as progress:
         for of_shard in run_in_processes(functools.partial(examine_shard, folder, rules), shards, workers):
@@ -86,6 +87,15 @@ def audit(folder: str | os.PathLike[str], workers: int = 0) -> list[Check]:
         *shortcut_checks(rules, findings),
         *generated_check(rules, findings),
     ]
+
+
+def check_names(folder: Path, manifest: Mapping[str, Any], findings: Findings) -> None:
+    """No shard lies in the folder that the manifest does not name: other programs would read it, too."""
+    listed = {file["name"] for file in manifest["files"]}
+    for split in SPLITS:
+        for path in sorted(folder.glob(f"{split}-*.parquet")):
+            if path.name not in listed:
+                findings.check("files", split, f"{path.name}: the manifest does not name it")
 
 
 def rules_of(manifest: Mapping[str, Any]) -> Rules:
@@ -113,6 +123,7 @@ def examine_shard(folder: Path, rules: Rules, shard: tuple[dict[str, Any], int])
         for table in read_shard(path):
             if rules.config:
                 compare_again(rules, table, split, start, findings)
+                examine_couples(table, split, start, findings)
             with report_damage(path):  # a value that no row has, such as none
                 examine_table(rules, table, split, start, findings)
             start += table.num_rows
@@ -137,6 +148,15 @@ def examine_table(rules: Rules, table: pa.Table, split: str, start: int, finding
             findings.check(name, split, problem and f"{row['id']}: {problem}")
         for rule, feature in features:
             findings.tally[split, rule, feature, row["answer"]] += 1
+
+
+def examine_couples(table: pa.Table, split: str, start: int, findings: Findings) -> None:
+    """Rows 2k and 2k + 1 of a split ask the same, once true and once false."""
+    rows = list(zip(table["query"].to_pylist(), table["answer"].to_pylist(), strict=True))[start % 2 :]
+    for number, ((query, answer), (other_query, other)) in enumerate(zip(rows[::2], rows[1::2], strict=False)):
+        problem = "" if (query, not answer) == (other_query, other) else f"{query} {answer}, {other_query} {other}"
+        first = start + start % 2 + 2 * number
+        findings.check("couples", split, problem and f"{split} rows {first} and {first + 1}: {problem}")
 
 
 def compare_again(rules: Rules, table: pa.Table, split: str, start: int, findings: Findings) -> None:

@@ -26,7 +26,7 @@ from travlr.scene import Object, Query, Scene, World, column_name
 from travlr.tasks import parse_query, short_name, task_class
 from travlr.tasks.base import Cells, CellsOf, Pair
 
-# The checks of each row, with the text of the report where no row fails.
+# The checks of rows, with the text of the report where no row fails.
 ROW_CHECKS = {
     "ids": "numbered in order; one task",
     "caption": "read back: the objects column, in its order",
@@ -35,6 +35,7 @@ ROW_CHECKS = {
     "queried": "marked are the objects that the query names",
     "answer": "worked out anew from the caption",
     "pair": "worked out anew from the caption",
+    "couples": "rows 2k and 2k + 1 ask the same, once true and once false",
     "world": "objects are of the world of the settings",
     "held-out pairs": "shown by test_ood queries, and by no other split's",
     "held-out numbers in scenes": "no scene shows one, but for what test_ood asks about",

@@ -18,6 +18,7 @@ from travlr.dataset import Dataset, SplitReader
 from travlr.formats.card import card_files
 from travlr.formats.manifest import EXPORTED
 from travlr.formats.original import write_original
+from travlr.settings import UsageError
 
 SHARD_ROWS = 8000  # of a tar file
 
@@ -73,17 +74,17 @@ FORMATS: dict[str, Callable[[Path, Rows], dict[str, str]]] = {
 
 
 def check_export(layout: str, folder: Path, config: Config | None) -> None:
-    """Raise `ValueError` for a format that cannot hold the dataset, and for a folder that holds something else."""
+    """Raise `UsageError` for a format that cannot hold the dataset, and for a folder that holds something else."""
     if layout == "original" and config and config.style != Style():
-        raise ValueError("format=original: holds style.image=plain and style.caption=sentences alone")
+        raise UsageError("format=original: holds style.image=plain and style.caption=sentences alone")
     if folder.is_file() or (folder.is_dir() and any(folder.iterdir()) and not (folder / EXPORTED).is_file()):
-        raise ValueError(f"{folder}: is not empty and no export; name another folder")
+        raise UsageError(f"{folder}: is not empty and no export; name another folder")
 
 
 def export(layout: str, folder: Path, dataset: Dataset) -> None:
     """Write a dataset in another format, into a new folder or in place of an earlier export.
 
-    Raises `ValueError` as `check_export` does.
+    Raises `UsageError` as `check_export` does.
     """
     check_export(layout, folder, dataset.config)
     folder.parent.mkdir(parents=True, exist_ok=True)
