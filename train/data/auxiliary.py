@@ -2,9 +2,11 @@
 
 To judge "The red circle is to the left of the blue square.", a model reads the objects, finds these two, compares their
 columns, and compares the result with the query. Answers alone teach a model with random weights none of these steps:
-on spatiality it stays at chance for thousands of optimiser steps. So three kinds of text token have targets:
+on spatiality it stays at chance for thousands of optimiser steps. So three kinds of text token, and regions, have
+targets:
 
-- the last token of each object in the caption: the words of the object, "red circle A 1";
+- the last token of each object in the caption, and each region that shows an object: the words of the object, "red
+  circle A 1", and which of the nouns of the query describe it;
 - the last token of each object in the query: the words of the object, "red circle", and its value of the pair, "A";
 - the first token, from which the answer is classified: the pair and what the query states, "right E A" and "left".
 
@@ -23,7 +25,7 @@ import torch
 
 from train.data.inputs import IGNORED, NAME_TOKENS, PAIR_TOKENS, Inputs
 from train.data.text import WordTokenizer, predicate, split_caption, tokenise
-from travlr.scene import COLOURS, SHAPES, SIZES, column_name
+from travlr.scene import COLOURS, SHAPES, SIZES, World, column_name, row_name
 from travlr.tasks import parse_query, task_class
 
 SINGULAR = {word: word for word in (*COLOURS, *SHAPES, *SIZES)} | {f"{shape}s": shape for shape in SHAPES}
@@ -49,24 +51,30 @@ class AuxiliaryTargets:
     query_objects: np.ndarray
     objects: ObjectTargets
 
-    def __call__(self, inputs: Inputs, rows: np.ndarray, texts: np.ndarray) -> Inputs:
-        """A batch with targets. rows: (B,), its examples. texts: (B,), its texts."""
+    def __call__(
+        self, inputs: Inputs, rows: np.ndarray, texts: np.ndarray, regions: np.ndarray | None = None
+    ) -> Inputs:
+        """A batch with targets. rows: (B,), its examples. texts: (B,), its texts. regions: (B, R, 5), the words of the
+        object that each region shows."""
         pairs, offsets = self.pairs[rows], self.end_offsets[rows]
         targets = np.full(inputs.tokens.shape, IGNORED)
         objects = self.objects.targets(texts, targets.shape[1])
+        shown = objects if regions is None else np.concatenate([objects, regions], axis=1)
+        nouns = match_nouns(shown, self.query_objects[rows])
         lengths = inputs.token_mask.numpy().sum(axis=1)
         for place in range(offsets.shape[1]):
             examples = np.flatnonzero(offsets[:, place])
             tokens = lengths[examples] - offsets[examples, place]
             if place < 2:  # a pair has two values
                 targets[examples, tokens] = pairs[examples, 1 + place]
-            objects[examples, tokens] = self.query_objects[rows[examples], place]
+            shown[examples, tokens] = self.query_objects[rows[examples], place]
         return replace(
             inputs,
             pair=torch.from_numpy(pairs),
             values=torch.from_numpy(self.values[rows]),
             targets=torch.from_numpy(targets),
-            objects=torch.from_numpy(objects),
+            objects=torch.from_numpy(shown),
+            nouns=torch.from_numpy(nouns),
         )
 
 
@@ -89,6 +97,31 @@ class ObjectTargets:
         objects = np.arange(len(example)) + np.repeat(self.starts[texts] - (counts.cumsum() - counts), counts)
         targets[example, self.positions[objects]] = self.names[objects]
         return targets
+
+
+def match_nouns(objects: np.ndarray, nouns: np.ndarray) -> np.ndarray:
+    """Whether each of the first two nouns describes each object, (B, S, 2) float32; NaN where there is none of them.
+
+    objects: (B, S, 5), nouns: (B, K, 5), their words. A noun describes an object that has all its words.
+    """
+    nouns = nouns[:, :2]
+    example, position = np.nonzero((objects != IGNORED).any(axis=2))
+    words, wanted = objects[example, position], nouns[example]  # (objects, 5), (objects, 2, 5)
+    has_word = (wanted[..., None] == words[:, None, None, :]).any(axis=3) | (wanted == IGNORED)
+    is_noun = (wanted != IGNORED).any(axis=2)
+    matches = np.full((*objects.shape[:2], 2), np.nan, np.float32)
+    matches[example, position, : nouns.shape[1]] = np.where(is_noun, has_word.all(axis=2), np.nan)
+    return matches
+
+
+def region_names(tokenizer: WordTokenizer, world: World) -> np.ndarray:
+    """The words that a caption has for an object of each kind in each cell, (kinds + 1, cells, 5); none for kind 0."""
+    names = np.full((len(world.kinds) + 1, world.cells, NAME_TOKENS), IGNORED)
+    cells = [(column_name(cell % world.columns), row_name(cell // world.columns)) for cell in range(world.cells)]
+    for number, (size, shape, colour) in enumerate(world.kinds, 1):
+        words = [*([size] if len(world.sizes) > 1 else []), colour, shape]
+        names[number] = [_name_targets(tokenizer, [*words, *cell]) for cell in cells]
+    return names
 
 
 def auxiliary_targets(

@@ -17,7 +17,7 @@ import torch
 from render.pictures.renderer import Renderer
 from render.png import decode
 from train.config import RegionSettings
-from train.data.auxiliary import AuxiliaryTargets, auxiliary_targets
+from train.data.auxiliary import AuxiliaryTargets, auxiliary_targets, region_names
 from train.data.inputs import Inputs
 from train.data.pixels import PUBLISHED, FilePictures, Pictures, Statistics
 from train.data.text import WordTokenizer, tokenise
@@ -38,7 +38,7 @@ class Examples:
         self.ids, self.queries, self.answers = raw.ids, raw.queries, raw.answers
         self.groups = np.array([" ".join(pair[:1]) for pair in raw.pairs])
         self.pairs, self.captions = raw.pairs, [*raw.captions, *[""] * len(raw.ids)]
-        self.tokenizer, self.grid = tokenizer, raw.grid
+        self.tokenizer, self.grid, self.world = tokenizer, raw.grid, raw.world
         self.objects = (raw.grid > 0).sum(axis=1)
         captions, queries = tokenise(tokenizer, raw.captions), tokenise(tokenizer, raw.queries)
         self.texts = tokenizer.join(captions, queries).followed_by(tokenizer.join(queries))
@@ -57,6 +57,19 @@ class Examples:
     @functools.cached_property
     def auxiliary(self) -> AuxiliaryTargets:
         return auxiliary_targets(self.tokenizer, self.queries, self.pairs, self.captions)
+
+    @functools.cached_property
+    def region_names(self) -> np.ndarray:
+        return region_names(self.tokenizer, self.world)
+
+    def with_targets(self, inputs: Inputs, rows: np.ndarray, image: np.ndarray, caption: np.ndarray) -> Inputs:
+        """A batch of examples `rows` (B,) with auxiliary targets. image, caption: as in `inputs`."""
+        regions = None
+        if self.regions is not None and self.regions.cells is not None and inputs.features is not None:
+            cells = np.where(image[:, None], self.regions.cells[rows], -1)[:, : inputs.features.shape[1]]
+            kinds = np.where(cells >= 0, self.grid[rows[:, None], cells], 0)
+            regions = self.region_names[kinds, cells]
+        return self.auxiliary(inputs, rows, self.text_rows(rows, caption), regions)
 
     def text_rows(self, rows: np.ndarray, caption: np.ndarray) -> np.ndarray:
         """Rows of `texts` for examples `rows` (B,). caption: (B,) bool, whether each shows its caption."""

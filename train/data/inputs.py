@@ -33,7 +33,10 @@ class Inputs:
     targets: (B, L) int64, a value of the pair at the last token of each object that the query mentions.
     pair: (B, 4) int64, targets of the first token: the pair, and what the query states.
     values: (B, 2) float, the pair's two values as numbers, also for the first token; NaN for no value.
-    objects: (B, L, 5) int64, the words of an object at the last token of each object in the text.
+    objects: (B, L or L + R, 5) int64, the words of an object at the last token of each object in the text, and at each
+    region that shows one.
+    nouns: (B, L or L + R, 2) float, at each object of the caption and each region that shows one: 1 where the first or
+    second noun of the query describes it, else 0; NaN without an object or noun.
     sides: B unlabelled examples twice, as the training setting shows them and in the other modality
     (`train.learning.consistency`).
     """
@@ -50,6 +53,7 @@ class Inputs:
     pair: Tensor | None = None
     values: Tensor | None = None
     objects: Tensor | None = None
+    nouns: Tensor | None = None
     sides: tuple[Inputs, Inputs] | None = None
 
     def to(self, device: torch.device | str) -> Inputs:
@@ -57,7 +61,7 @@ class Inputs:
 
     def without_labels(self) -> Inputs:
         """What a model may see in a test: no answer and no auxiliary target."""
-        return replace(self, answer=None, targets=None, pair=None, values=None, objects=None, sides=None)
+        return replace(self, answer=None, targets=None, pair=None, values=None, objects=None, nouns=None, sides=None)
 
     def every(self, step: int, first: int) -> Inputs:
         """Examples first, first + step, first + 2 step and so on."""

@@ -176,7 +176,7 @@ def _batches(data: RunData, examples: Examples, size: int, epoch: int) -> Iterat
         image, caption = visible_modalities(setting, rows, random)
         inputs = examples.inputs(rows, image, caption)
         if has_targets:
-            inputs = examples.auxiliary(inputs, rows, examples.text_rows(rows, caption))
+            inputs = examples.with_targets(inputs, rows, image, caption)
         yield inputs
 
 

@@ -37,6 +37,13 @@ class WordHead(nn.Module):
         return functional.linear(self.norm(inner), embeddings.weight, self.bias)
 
 
+def _states(encoded: Encoded, targets: Tensor) -> Tensor:
+    """The states that targets (B, L or L + R, …) belong to: those of the text, and of the regions."""
+    if encoded.image is None or targets.shape[1] == encoded.text.shape[1]:
+        return encoded.text
+    return torch.cat([encoded.text, encoded.image], 1)
+
+
 class Learner(L.LightningModule):
     """A model with its losses: for the answer, the auxiliary targets and consistency, whichever a batch has.
 
@@ -48,7 +55,7 @@ class Learner(L.LightningModule):
         super().__init__()
         self.model, self.words = model, WordHead(model.embeddings)
         self.pair, self.objects = WordHead(model.embeddings, PAIR_TOKENS), WordHead(model.embeddings, NAME_TOKENS)
-        self.values, self.value = (nn.Linear(model.embeddings.embedding_dim, count) for count in (2, 1))
+        self.values, self.value, self.nouns = (nn.Linear(model.embeddings.embedding_dim, count) for count in (2, 1, 2))
         self.recipe, self.rate, self.steps, self.seed = recipe, rate, steps, seed
         self._validation_outputs: list[tuple[Tensor, Tensor]] = []
 
@@ -75,7 +82,8 @@ class Learner(L.LightningModule):
         """The losses by name, one for each kind of target that the batch has."""
         if self.recipe.loss == "distillation" and batch.answer is not None:
             return {"answer_loss": self.model.distillation_loss(batch)}
-        encoded = self.model.encode(batch, image_states=False)
+        with_regions = batch.objects is not None and batch.objects.shape[1] > batch.tokens.shape[1]
+        encoded = self.model.encode(batch, image_states=with_regions)
         losses = {}
         if batch.answer is not None:
             losses["answer_loss"] = self._answer_loss(self.model.head(encoded.pooled).float(), batch.answer)
@@ -90,6 +98,8 @@ class Learner(L.LightningModule):
                 losses["value_loss"] = self._value_loss(encoded, batch.targets, batch.values, has_value)
         if batch.objects is not None and (batch.objects != IGNORED).any():
             losses["object_loss"] = self._object_loss(encoded, batch.objects)
+        if batch.nouns is not None and (has_noun := ~batch.nouns.isnan()).any():
+            losses["noun_loss"] = self._noun_loss(encoded, batch.nouns, has_noun)
         if batch.sides is not None:
             losses["consistency_loss"] = self._consistency_loss(*batch.sides)
         return losses
@@ -117,8 +127,13 @@ class Learner(L.LightningModule):
 
     def _object_loss(self, encoded: Encoded, objects: Tensor) -> Tensor:
         positions = (objects != IGNORED).any(-1)
-        logits = self.objects(encoded.text[positions], self.model.embeddings).float()
+        logits = self.objects(_states(encoded, objects)[positions], self.model.embeddings).float()
         return functional.cross_entropy(logits.flatten(0, 1), objects[positions].flatten())
+
+    def _noun_loss(self, encoded: Encoded, nouns: Tensor, has_noun: Tensor) -> Tensor:
+        logits = self.nouns(_states(encoded, nouns)[has_noun.any(-1)]).float()
+        has_noun, nouns = has_noun[has_noun.any(-1)], nouns[has_noun.any(-1)]
+        return functional.binary_cross_entropy_with_logits(logits[has_noun], nouns[has_noun])
 
     def _consistency_loss(self, own: Inputs, other: Inputs) -> Tensor:
         """The loss of the predictions for one side of unlabelled pairs, with those for the other side as targets

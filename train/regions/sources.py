@@ -26,6 +26,7 @@ class RegionTable:
     is a white cell, and the first `empty` rows are empty cells.
     index: (N + 1, R) int32, rows of the table; -1 for padding, which comes last. boxes: (N + 1, R, 4) float32: left,
     top, right, bottom as fractions of the picture. The last of the N + 1 rows is the blank picture.
+    cells: (N + 1, R) int, the cell that each region shows, -1 for none; None if regions are no cells.
     context: add the position and the surroundings of regions to their features (`train.regions.receptive_field`).
     """
 
@@ -34,6 +35,7 @@ class RegionTable:
     boxes: np.ndarray
     context: bool = False
     empty: int = 1
+    cells: np.ndarray | None = None
 
     BLANK = -1
 
@@ -86,13 +88,15 @@ def _scene(settings: RegionSettings, pictures: PictureSet) -> RegionTable:
     boxes, index, table = cell_regions(pictures, occupied, centred=True)
     is_region = np.take_along_axis(occupied | padding, order, axis=1)
     index = np.where(is_region, np.take_along_axis(index, order, axis=1), -1)
+    shown = np.where(is_region, order, -1)
     boxes = np.take_along_axis(boxes, order[..., None], axis=1)
     empty = ~is_region.any(axis=1)  # gets one white region, like the blank picture: attention needs at least one
     index[empty, 0], boxes[empty, 0] = 0, WHOLE
     blank = np.where(np.arange(order.shape[1]) == 0, 0, -1)[None]  # one white region
     blank_boxes = np.broadcast_to(np.array(WHOLE, np.float32), (1, order.shape[1], 4))
     index, boxes = np.concatenate([index, blank]).astype(np.int32), np.concatenate([boxes, blank_boxes])
-    return RegionTable(table, index, boxes, empty=empty_rows(pictures.renderer))
+    cells = np.concatenate([shown, np.full_like(blank, -1)])
+    return RegionTable(table, index, boxes, empty=empty_rows(pictures.renderer), cells=cells)
 
 
 def _grid(settings: RegionSettings, pictures: PictureSet) -> RegionTable:
@@ -104,7 +108,8 @@ def _grid(settings: RegionSettings, pictures: PictureSet) -> RegionTable:
     index = np.concatenate([index, np.zeros((1, cells), np.int32)])
     boxes = cell_boxes(pictures.rows, pictures.columns, pictures.area)
     boxes = np.broadcast_to(boxes, (len(index), cells, 4))
-    return RegionTable(table, index, boxes, empty=empty_rows(pictures.renderer))
+    order = np.broadcast_to(np.arange(cells), (len(index), cells))
+    return RegionTable(table, index, boxes, empty=empty_rows(pictures.renderer), cells=order)
 
 
 def _file(settings: RegionSettings, pictures: PictureSet) -> RegionTable:
