@@ -274,7 +274,8 @@ def read_replies(folder: Path) -> pd.DataFrame:
     says = {"true": True, "false": False}
     return pd.DataFrame(
         {
-            **{name: [getattr(one, name) for one in records] for name in ("id", "split", "parsed", "right", "reply")},
+            **{name: [getattr(one, name) for one in records] for name in ("id", "split", "parsed", "reply")},
+            "right": [bool(one.right) for one in records],
             "test_setting": [one.setting for one in records],
             "expected": [one.answer for one in records],
             "objects_read": [one.objects for one in records],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import struct
 from typing import TYPE_CHECKING
@@ -57,6 +58,12 @@ def _chunk(name: bytes, data: bytes) -> tuple[bytes, ...]:
 
 
 _END = _chunk(b"IEND", b"")
+
+
+def data_uri(picture: bytes) -> str:
+    """A PNG or JPEG file as a data URI."""
+    kind = "jpeg" if picture.startswith(b"\xff\xd8") else "png"
+    return f"data:image/{kind};base64,{base64.b64encode(picture).decode()}"
 
 
 def decode(data: bytes) -> Image.Image:

@@ -23,7 +23,7 @@ from travlr.convert import kind_of, main
 from travlr.corpora import KINDS, is_corpus, item_columns
 from travlr.dataset import Dataset, open_dataset
 from travlr.formats.columns import SCHEMA
-from travlr.harness.exports import Export, export_dataset
+from travlr.harness.lmms import Export, export_dataset
 
 PUBLISH: dict[str, Callable[[Path], Path]] = {
     "checklist": publish_checklist,

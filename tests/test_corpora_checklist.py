@@ -69,7 +69,7 @@ def test_a_folder_becomes_a_dataset_with_all_sentences_as_they_are(tmp_path: Pat
     }
     notes = "\n".join(dataset.manifest["corpus"]["notes"])
     assert "left out: 2 files and records" in notes and "vaw" in notes
-    assert "missing: 1 item; the first is vg/VG_100K/9.jpg" in notes and "cannot be read: 1 item" in notes
+    assert "missing: 1 item; the first is vg/VG_100K/9.jpg" in notes and "the folder of pictures: 1 item" in notes
     assert "also a true one: 1 item" in notes
 
 

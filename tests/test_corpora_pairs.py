@@ -18,6 +18,7 @@ from tests.corpus_files import convert, draw, facts, forms
 from tests.helpers import ROOT
 from travlr.convert import main
 from travlr.corpora import is_corpus, item_columns
+from travlr.corpora.pairs import Pairs
 
 SUGARCREPE = {  # two of its seven files
     "swap_att": {str(n): [f"{n}.jpg", f"a red dog and {n} cats", f"{n} red cats and a dog"] for n in range(30)},
@@ -153,6 +154,22 @@ def test_a_transparent_picture_stands_on_white(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "text, places",
+    [
+        ('{"image": "a.png", "true": "x", "false": "y"}\n\n{"image": "a.png", "true": "x"}', ("line 3", "false")),
+        ('{"image": "a.png", "true": "x", "false": "y", "axs": "z"}', ("line 1", "axs", "axis")),
+        ('{"image": "a.png"}\n{"image": "a.p', ("line 2",)),
+        ('{"filename": "a.png", "negative_caption": "x"}', ("line 1", "caption")),
+    ],
+)
+def test_a_bad_record_is_named_with_line_and_key(tmp_path: Path, text: str, places: tuple[str, ...]) -> None:
+    (tmp_path / "bad.jsonl").write_text(text)
+    with pytest.raises(ValueError) as error:
+        Pairs().read(tmp_path / "bad.jsonl")
+    assert all(place in str(error.value) for place in ("bad.jsonl", *places)) and "setting" not in str(error.value)
+
+
+@pytest.mark.parametrize(
     "text",
     ["[{", "5", '[{"image": "a.png"}]', '[{"image": "a.png", "true": [], "false": ["x"]}]', '[["a"]]',
      '[{"image": "a.png", "true": ["x"], "false": [1]}]', '[{"filename": "a.png", "negative_caption": "x"}]'],
@@ -175,6 +192,19 @@ def test_a_converted_corpus_opens_elsewhere(tmp_path: Path) -> None:
         rows = datasets.load_dataset(str(folder), split="test_ind", cache_dir=str(tmp_path / "cache"))
         assert sorted(zip(rows["query"], rows["answer"], strict=True)) == sorted(expected)
         assert rows[0]["image"].size == (12, 8)
+
+
+def test_a_webdataset_of_png_and_jpeg_loads_every_picture(tmp_path: Path) -> None:
+    names = [f"{n}.{'jpg' if n % 2 else 'png'}" for n in range(8)]
+    draw(tmp_path, *names)
+    records = [{"image": name, "true": "x", "false": "y"} for name in names]
+    (tmp_path / "own.json").write_text(json.dumps(records))
+    dataset = convert(tmp_path / "own.json", tmp_path / "out")
+    assert main([str(tmp_path / "out"), str(tmp_path / "tar"), "format=webdataset"]) == 0
+    rows = datasets.load_dataset(str(tmp_path / "tar"), split="test_ind", cache_dir=str(tmp_path / "cache"))
+    (column,) = set(rows.column_names) & {"png", "jpg"}
+    for row, example in zip(rows, dataset["test_ind"], strict=True):
+        assert np.array_equal(np.asarray(row[column].convert("RGB")), np.asarray(example.picture()))
 
 
 def test_a_picture_of_several_sentences_is_stored_once(tmp_path: Path) -> None:

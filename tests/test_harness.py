@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,7 +33,7 @@ from travlr.tasks import PAPER, TASKS
 SETTINGS = ("image", "caption", "image+caption")
 SPLITS = ("test_ind", "test_ood")
 METRICS = ("accuracy", "macro_f1", "unparsed", "couples_right")
-ASKED = ("true_false", "choice", "read")  # the forms that all harnesses are asked in
+ASKED = ("true_false", "choice", "open", "read")  # the forms that all harnesses are asked in
 OBJECTS = ("found", "missed", "invented", "misplaced", "miscoloured", "misshaped")
 SILENT: dict[str, Any] = {"log": lambda _: None}
 
@@ -53,12 +54,14 @@ def respond(body: dict[str, Any]) -> str:
     """A right, a wrong or no answer, as the request's text and picture decide; some in a sentence."""
     text, picture = text_and_picture(body)
     right = answer(text, picture)
-    kind = hashlib.sha256(f"{text} {right} {picture is None}".encode()).digest()[0] % 6
+    kind = hashlib.sha256(f"{text} {right} ".encode() + (picture or b"")).digest()[0] % 6
     if kind == 0:
         return "I cannot tell."
     if kind == 1:
         wrong = {"true": "false", "false": "True.", "A": "B", "B": "D", "C": "A", "D": "C"}
-        return wrong.get(right) or right.rpartition("\n")[0]
+        return wrong.get(right) or (str(int(right) + 1) if right.isdigit() else right.rpartition("\n")[0])
+    if kind == 2 and (question := re.search(r"How many (.*) are there", text)):
+        return f"There are {right} {question[1]}."  # an answer only to this question
     return f"The answer is **{right}**." if kind == 2 and "\n" not in right else right
 
 
@@ -107,7 +110,7 @@ SEVERAL = """
 import sys
 from inspect_ai import eval
 from travlr.harness.inspect_tasks import tasks
-made = [tasks["cardinality"](form=form, data=sys.argv[1], examples=None) for form in ("true_false", "read")]
+made = [tasks["cardinality"](form=form, data=sys.argv[1], examples=None) for form in ("true_false", "open", "read")]
 eval(made, model="openai-api/local/m", display="none", log_dir="logs", log_format="json")
 """
 
@@ -186,8 +189,8 @@ def test_lmms_eval_scores_equal_ours(
     data: Path, server: ChatServer, ours: dict[str, list[Row]], tmp_path: Path
 ) -> None:
     for form in ASKED:
-        export(data, tmp_path / "tasks", "format=lmms_eval", f"form={form}", "overwrite=true")
-    tasks = "travlr_cardinality,travlr_cardinality_choice,travlr_cardinality_read"
+        export(data, tmp_path / "tasks", "format=lmms_eval", f"form={form}")
+    tasks = "travlr_cardinality," + ",".join(f"travlr_cardinality_{form}" for form in ASKED[1:])
     model = ["--model", "async_openai", "--model_args", f"model_version=m,base_url={server.url},api_key=none"]
     results = lmms_results(tmp_path, *model, "--tasks", tasks)
     for rows in ours.values():
@@ -229,14 +232,10 @@ def test_lmms_eval_takes_every_task_and_form(task: str, tmp_path: Path) -> None:
             assert path.stem == values.get("task") or path.stem == values["group"]
         doc = doc_of(data, 0)
         example = open_dataset(data)["test_ood"][0]
-        for setting in SETTINGS:
-            (message,) = lmms.chat_messages(doc, form, setting, "reason", (6, 6))
-            assert (
-                [part["type"] for part in message["content"]] == ["text"] if setting == "caption" else ["image", "text"]
-            )
-            assert message["content"][-1]["text"] == lmms.text(doc, form, setting, "reason", (6, 6))
-        reply = answer(lmms.text(doc, form, "caption", "reason", (6, 6)), None)
-        results = lmms.results(doc, reply, form)
+        requests = [{"form": form, "setting": one, "prompt": "reason", "grid": [6, 6]} for one in SETTINGS]
+        assert [len(lmms.pictures(doc, request)) for request in requests] == [1, 0, 1]
+        reply = answer(lmms.text(doc, requests[1]), None)
+        results = lmms.results(form, doc, [reply])
         assert results["accuracy"]["right"] and results["accuracy"]["answer"] == lmms.target(doc, form)
         assert results["macro_f1"]["scene"] == records.scene_key(example.scene)
 
@@ -260,14 +259,6 @@ def test_convert_refuses_wrong_settings_of_an_export(
     with pytest.raises(ValueError, match=problem):
         convert_main([str(data), str(tmp_path / "out"), *settings])
     assert not (tmp_path / "out").exists()
-
-
-def test_export_replaces_nothing_without_overwrite(data: Path, tmp_path: Path) -> None:
-    (tmp_path / "mine.txt").write_text("mine")
-    code, _, text = command("convert", str(data), str(tmp_path), "format=lmms_eval", "split=test_ind")
-    assert code == 1 and "is not empty" in text
-    export(data, tmp_path, "format=lmms_eval", "split=test_ind", "overwrite=true")
-    assert (tmp_path / "mine.txt").read_text() == "mine"
 
 
 def test_export_leaves_nothing_of_a_damaged_dataset(data: Path, tmp_path: Path) -> None:

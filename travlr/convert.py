@@ -2,7 +2,7 @@
 
 `python -m travlr.convert SRC DST format=imagefolder`, `python -m travlr.convert CORPUS DST images=DIR`.
 
-The files for lmms-eval are made in `travlr.harness.exports`.
+The files for lmms-eval are made in `travlr.harness.lmms`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from travlr.formats.exports import FORMATS, check_export, export
 from travlr.formats.manifest import EXPORTED, MANIFEST, check_files
 from travlr.formats.original import INDEX, METADATA, count_rows, read_original
 from travlr.generate import print_summary
-from travlr.harness.exports import Export, export_dataset
+from travlr.harness.lmms import Export, export_dataset
 from travlr.settings import Log, Settings, UsageError, help_lines, run_command
 from travlr.tasks import add_task_option
 from travlr.writing import write_dataset
@@ -34,7 +34,7 @@ is replaced.
 settings of a dataset
   format=         imagefolder, webdataset or original (the published layout); parquet for a dataset in the published
                   layout; for lmms-eval: lmms_eval
-  overwrite=false with format=parquet: replace another dataset in DST; with lmms_eval: write into an earlier export
+  overwrite=false with format=parquet: replace another dataset in DST
 
 settings of format=lmms_eval alone
   setting=image,caption,image+caption   split=test_ind,test_ood   form=true_false   prompt=direct

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, overload
@@ -120,6 +120,12 @@ class Dataset:
                 f"data={self.folder}: holds task={self.task}, not task={task}; "
                 f"ask for task={self.task} or give other data"
             )
+
+    def check_splits(self, splits: Iterable[str]) -> None:
+        """Raise `ValueError` for a split without examples."""
+        for split in splits:
+            if split not in self.splits or not len(self[split]):
+                raise ValueError(f"data={self.folder}: has no split {split}; it has {', '.join(self.splits)}")
 
     @functools.cached_property
     def task(self) -> str:

@@ -40,10 +40,16 @@ PathText = Annotated[
     StringConstraints(min_length=1),
     BeforeValidator(lambda path: os.fspath(path) if isinstance(path, Path) else path),
 ]
-# Several texts, which the command line has as `a,b` or `[a,b]`.
-TextList = Annotated[
-    tuple[str, ...], BeforeValidator(lambda value: split_texts(value) if isinstance(value, str) else value)
-]
+
+
+def as_texts(value: Any) -> Any:
+    """The texts of `a,b` or `[a,b]`, as which the command line has several; another value as it is."""
+    if not isinstance(value, str):
+        return value
+    return [text.strip() for text in value.strip("[]").split(",") if text.strip()]
+
+
+TextList = Annotated[tuple[str, ...], BeforeValidator(as_texts)]
 SettingsType = TypeVar("SettingsType", bound="Settings")
 
 
@@ -59,11 +65,6 @@ class Settings(BaseModel):
     def changed(self: SettingsType, **values: Any) -> SettingsType:
         """A validated copy with other values."""
         return type(self).model_validate({name: getattr(self, name) for name in type(self).model_fields} | values)
-
-
-def split_texts(value: str) -> list[str]:
-    """The texts of `a,b` or `[a,b]`."""
-    return [text.strip() for text in value.strip("[]").split(",") if text.strip()]
 
 
 # Commands with settings ----------------------------------------------------------------------------------------------
@@ -147,20 +148,20 @@ def _about_a_setting(line: str, settings: Collection[str]) -> bool:
     return start is not None and any(start[1] == name.partition(".")[0] for name in settings)
 
 
-def in_one_line(error: Exception, settings: Collection[str] = ()) -> str:
+def in_one_line(error: Exception, settings: Collection[str] = (), what: str = "setting") -> str:
     """What an exception says, in one line, with the setting or the file that it is about. settings: the names of all
-    settings, to which a wrong name may be near."""
+    settings, to which a wrong name may be near. what: they are."""
     if isinstance(error, ValidationError):
         errors: dict[str, list[Any]] = {}
         for part in error.errors(include_url=False):
             errors.setdefault(_name(part), []).append(part)
-        return "; ".join(_of_setting(name, parts, settings) for name, parts in errors.items())
+        return "; ".join(_of_setting(name, parts, settings, what) for name, parts in errors.items())
     if isinstance(error, MissingConfigException) and error.missing_cfg_file and error.options:
         group, _, value = str(error.missing_cfg_file).rpartition("/")
         return f"{group}={value}: choose one of {', '.join(error.options)}"
     if isinstance(error, HydraException | OmegaConfBaseException):
         if unknown := re.match(r"Could not override '([\w.]+)'", str(error)):
-            return _unknown(unknown[1], settings)
+            return _unknown(unknown[1], settings, what)
         text = str(error).partition("Config search path")[0]
         lines = [line for line in text.splitlines() if not line.startswith("    ")]  # where in its config
         return " ".join(" ".join(lines).split())
@@ -176,28 +177,28 @@ def _name(error: Any) -> str:
     return ".".join(str(part) for part in parts if str(part).isidentifier() or isinstance(part, int))
 
 
-def _unknown(name: str, settings: Collection[str]) -> str:
-    """That there is no such setting, with those whose last part is like that of the name."""
-    if name in settings:  # which groups add
+def _unknown(name: str, settings: Collection[str], what: str) -> str:
+    """That there is no such setting or key, with those whose last part is like that of the name."""
+    if name in settings and what == "setting":  # which groups add
         return f"{name}: is a setting of another task; see --help"
 
     def likeness(setting: str) -> float:
         return difflib.SequenceMatcher(None, name.rpartition(".")[2], setting.rpartition(".")[2]).ratio()
 
     near = sorted((setting for setting in settings if likeness(setting) > 0.6), key=likeness, reverse=True)
-    return f"{name}: there is no such setting; " + (f"near is {' or '.join(near[:3])}" if near else "see --help")
+    return f"{name}: there is no such {what}; " + (f"near is {' or '.join(near[:3])}" if near else "see --help")
 
 
-def _of_setting(name: str, errors: Sequence[Any], settings: Collection[str]) -> str:
-    """What is wrong with a setting. errors: one for each type that it may have."""
+def _of_setting(name: str, errors: Sequence[Any], settings: Collection[str], what: str) -> str:
+    """What is wrong with a setting or key. errors: one for each type that it may have."""
     error = errors[0]
     if error["type"] == "value_error":  # of a validator of ours, which names the settings where it is about several
         message = str(error["ctx"]["error"])
         return message if re.match(r"[a-z_.]+[=:]", message) else f"{name}: {message}"
     if error["type"] == "extra_forbidden":
-        return _unknown(name, settings)
+        return _unknown(name, settings, what)
     if error["type"] == "missing":
-        return f"{name}= is missing"
+        return f"{name}= is missing" if what == "setting" else f"the {what} {name} is missing"
     messages = dict.fromkeys(f"{part['msg'][0].lower()}{part['msg'][1:]}" for part in errors)
     return f"{name}={as_written(error['input'])}: {', or '.join(messages)}"
 

@@ -6,7 +6,6 @@ it, or it is JSON that the script shows as text, and a content security policy a
 
 from __future__ import annotations
 
-import base64
 import io
 import re
 import secrets
@@ -18,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from render.png import decode
+from render.png import data_uri, decode
 from travlr.config import Config, Style
 from travlr.dataset import SplitReader
 from travlr.formats.columns import scene_of
@@ -133,7 +132,7 @@ def embed_picture(data: bytes, name: str) -> tuple[str, tuple[int, int]]:
         # A PNG has as many colours as there can be, or pale objects vanish.
         (image if kind == "jpeg" else image.quantize(256, method=2)).save(buffer, kind, quality=80)
         data = buffer.getvalue()
-    return f"data:image/{kind};base64,{base64.b64encode(data).decode()}", image.size
+    return data_uri(data), image.size
 
 
 def viewer_data(

@@ -80,9 +80,7 @@ def chosen_task(config: Evaluation) -> str:
 def chosen_splits(config: Evaluation, dataset: Dataset) -> tuple[str, ...]:
     """The splits of the settings, or else the test splits of the dataset. Raises `ValueError` for one that it lacks."""
     splits = config.split or tuple(s for s in TEST_SPLITS if s in dataset.splits and len(dataset[s]))
-    for split in splits or ("test_ind",):
-        if split not in dataset.splits or not len(dataset[split]):
-            raise ValueError(f"data={dataset.folder}: has no split {split}; it has {', '.join(dataset.splits)}")
+    dataset.check_splits(splits or ("test_ind",))
     return splits
 
 
@@ -187,7 +185,8 @@ def ask(config: Evaluation, model: Backend, examples: ShownExamples, folder: Pat
 
 def make_record(request: Request, reply: Reply) -> AnswerRecord:
     """The record of a reply. A reply that ran out of tokens has no answer, unless it is a list; a refusal has none,
-    whatever its words."""
+    whatever its words; nor has a score without words, which is neither right nor wrong."""
+    only_ranks = reply.score is not None and not reply.text
     outcome = score_reply(
         "" if reply.finish == REFUSED else reply.text, request.question, cut_off=reply.finish == "length"
     )
@@ -199,7 +198,7 @@ def make_record(request: Request, reply: Reply) -> AnswerRecord:
         reply.text,
         outcome.answer,
         outcome.parsed,
-        outcome.right,
+        None if only_ranks else outcome.right,
         None if outcome.objects is None else asdict(outcome.objects),
         reply.log_probabilities,
         reply.finish,

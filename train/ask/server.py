@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import logging
 import math
@@ -11,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Any
 
+from render.png import data_uri
 from train.ask.config import Evaluation, refuse_settings
 from train.ask.requests import REFUSED, Reply, Request, answer_of_token, best_answer, log_odds_of
 from travlr.questions.forms import SETTINGS
@@ -120,6 +120,9 @@ class Server:
         return body
 
     def _reply(self, request: Request, completion: Any) -> Reply:
+        if completion.choices is None or completion.choices == []:
+            line = "its reply has no choices, so no text"
+            raise Refused(f"server={self.config.server}: {line}", line)
         choice = completion.choices[0]
         if refusal := getattr(choice.message, "refusal", None):
             return self._refused(str(refusal))
@@ -197,9 +200,7 @@ def _openai(message: dict[str, Any]) -> dict[str, Any]:
     parts: list[dict[str, Any]] = []
     for part in message["content"]:
         if part["type"] == "image":
-            data = base64.b64encode(part["image"]).decode()
-            kind = "jpeg" if part["image"][:2] == b"\xff\xd8" else "png"
-            parts.append({"type": "image_url", "image_url": {"url": f"data:image/{kind};base64,{data}"}})
+            parts.append({"type": "image_url", "image_url": {"url": data_uri(part["image"])}})
         else:
             parts.append(part)
     text_only = all(part["type"] == "text" for part in parts)  # as text: some models take no lists of parts

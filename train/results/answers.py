@@ -25,7 +25,7 @@ class AnswerRecord:
     """One reply and what it says.
 
     request: digest of the request (`request_key`). answer: the right answer; parsed: the reply's, None if it has
-    none; then `right` is False, also where a model only ranks by `score`. objects: for the form `read`, see
+    none; then `right` is False, and None where a model only ranks by `score`. objects: for the form `read`, see
     `travlr.questions.objects.ObjectErrors`. log_probabilities: of each fixed answer, with answers=likelihood. finish:
     why the reply ended, such as stop or length. score: how much the model says that the query is true
     (`train.ask.requests.Reply`).
@@ -38,7 +38,7 @@ class AnswerRecord:
     reply: str
     answer: str
     parsed: str | None
-    right: bool
+    right: bool | None
     objects: dict[str, int] | None = None
     log_probabilities: dict[str, float] | None = None
     finish: str | None = None

@@ -106,7 +106,7 @@ def only_ranks(answers: Sequence[AnswerRecord]) -> bool:
 
 def _outcome(answer: AnswerRecord) -> Outcome:
     objects = ObjectErrors(**answer.objects) if answer.objects is not None else None
-    return Outcome(answer.answer, answer.parsed, answer.right, objects)
+    return Outcome(answer.answer, answer.parsed, bool(answer.right), objects)
 
 
 def _columns(

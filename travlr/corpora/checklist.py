@@ -23,7 +23,7 @@ import yaml
 from pydantic import Field
 
 from travlr.config import check_choice
-from travlr.corpora.items import Corpus, CorpusReader, Item, crop_items, read_items, read_values
+from travlr.corpora.items import Corpus, CorpusReader, Item, crop_items, read_items
 from travlr.corpora.pictures import has_picture
 from travlr.corpora.taxonomy import TAXONOMY
 from travlr.formats.columns import report_damage
@@ -108,7 +108,7 @@ def record_items(place: str, prefix: PurePosixPath, left_out: list[str], number:
     """The item of a record; none, and a line in `left_out`, where it has no true or no false sentence."""
     axis, _, source = place.rpartition("/")
     image, sentences = record
-    true, false = ([value] if isinstance(value := sentences.get(name, []), str) else value for name in ("POS", "NEG"))
+    true, false = (sentences.get(name, []) for name in ("POS", "NEG"))
     if not (true and false):
         left_out.append(f"{place}/{number}: it has no true or no false sentence")
         return []
@@ -138,26 +138,25 @@ def read_boxes(path: str) -> dict[tuple[str, str], Box]:
     if not Path(path).is_file():
         raise ValueError(f"crop={path}: there is no such file; VL-CheckList has no boxes: see docs/corpora.md")
     boxes: dict[tuple[str, str], Box] = {}
-    with report_damage(Path(path)):
-        for record in read_values(Path(path)):
-            for text, box in record_boxes(record):
-                boxes.setdefault(box_key(str(record.get("image_id", record.get("image"))), text), box)
+    for picture, text, box in read_items(Path(path), record_boxes):
+        boxes.setdefault(box_key(picture, text), box)
     return boxes
 
 
-def record_boxes(record: dict[str, Any]) -> Iterator[tuple[str, Box]]:
-    """Sentences and boxes of a record: of a plain one, or of all relationships or attributes of a picture."""
+def record_boxes(number: int, record: dict[str, Any]) -> Iterator[tuple[str, str, Box]]:
+    """Picture, sentence and box of a plain record, or of all relationships or attributes of a picture."""
+    picture = str(record.get("image_id", record.get("image")))
     if "text" in record:
         x, y, width, height = record["box"]
-        yield record["text"], (x, y, width, height)
+        yield picture, record["text"], (x, y, width, height)
     for one in record.get("relationships", []):
         ends = one["subject"], one["object"]
         names = [end.get("name") or end["names"][0] for end in ends]
-        yield f"{names[0]} {one['predicate']} {names[1]}", join_boxes(*ends)
+        yield picture, f"{names[0]} {one['predicate']} {names[1]}", join_boxes(*ends)
     for one in record.get("attributes", []):
         for name in one["names"]:
             for attribute in one.get("attributes") or []:
-                yield f"{attribute} {name}", join_boxes(one)
+                yield picture, f"{attribute} {name}", join_boxes(one)
 
 
 def join_boxes(*parts: dict[str, float]) -> Box:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from travlr.formats.columns import report_damage
 from travlr.settings import PathText, Settings, count_text, in_one_line
 
 MATCH = "match"  # the task of a corpus: is the sentence true of the picture?
-Sentences = Annotated[tuple[str, ...], Field(min_length=1)]
+# Texts, or one.
+Sentences = Annotated[tuple[str, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value)]
+Content = TypeVar("Content")
 
 
 class Item(Settings):
@@ -28,8 +30,8 @@ class Item(Settings):
 
     id: str
     picture: Annotated[str, Field(min_length=1)]
-    true: Sentences
-    false: Sentences
+    true: Annotated[Sentences, Field(min_length=1)]
+    false: Annotated[Sentences, Field(min_length=1)]
     axis: str
     source: str = ""
     couple: str = ""
@@ -87,34 +89,39 @@ def crop_items(items: list[Item]) -> tuple[list[Item], list[str]]:
     return with_box, [f"left out, as they have no box: {count_text(others, 'item')}"] * (others > 0)
 
 
-def read_values(path: Path) -> Any:
-    """The value in a JSON file, the list of values in a file of JSON lines; an empty file is an empty list.
+def read_items(path: Path, items_of: Callable[[int, Any], Iterable[Content]]) -> list[Content]:
+    """What is in a file of records: a list, JSON lines, or an object whose values are the records.
 
-    Raises `ValueError` with the name of the file.
+    items_of: number and value of a record -> its items. Raises `ValueError` with the file, the record and the key.
     """
-    with report_damage(path):
-        text = path.read_text(encoding="utf-8-sig")
-        if path.suffix == ".jsonl":
-            return [json.loads(line) for line in text.split("\n") if line.strip()]
-        return json.loads(text or "[]")
-
-
-def read_items(path: Path, items_of: Callable[[int, Any], list[Item]]) -> list[Item]:
-    """The items of a file of records: a list, JSON lines, or an object whose values are the records.
-
-    items_of: number and value of a record -> its items. Raises `ValueError` with the file and the record.
-    """
-    records = read_values(path)
-    if isinstance(records, dict):
-        records = list(records.values())
-    if not isinstance(records, list):
-        raise ValueError(f"{path}: holds no list of records")
-    items = []
-    for number, record in enumerate(records):
+    items: list[Content] = []
+    for number, (place, record) in enumerate(read_records(path)):
         try:
             items += items_of(number, record)
         except KeyError as error:
-            raise ValueError(f"{path}: record {number}: {error.args[0]} is missing") from None
+            raise ValueError(f"{path}: {place}: the key {error.args[0]} is missing") from None
         except (LookupError, TypeError, ValueError, AttributeError) as error:
-            raise ValueError(f"{path}: record {number}: {in_one_line(error, Item.model_fields)}") from None
+            what = in_one_line(error, Item.model_fields, "key") if isinstance(record, dict | list) else "no object"
+            raise ValueError(f"{path}: {place}: {what}") from None
     return items
+
+
+def read_records(path: Path) -> list[tuple[str, Any]]:
+    """The records of a file, each with its place in words: its line, key or number. An empty file has none."""
+    with report_damage(path):
+        text = path.read_text(encoding="utf-8-sig")
+        if path.suffix == ".jsonl":
+            lines = [(f"line {n}", line) for n, line in enumerate(text.split("\n"), 1) if line.strip()]
+            return [(place, parse_line(place, line)) for place, line in lines]
+        records = json.loads(text or "[]")
+        if not isinstance(records, dict | list):
+            raise ValueError("holds no list of records")
+        named = records.items() if isinstance(records, dict) else enumerate(records)
+        return [(f"record {name}", record) for name, record in named]
+
+
+def parse_line(place: str, line: str) -> Any:
+    try:
+        return json.loads(line)
+    except ValueError as error:
+        raise ValueError(f"{place}: {error}") from None

@@ -20,8 +20,12 @@ def find_problems(folder: Path, pictures: list[tuple[str, Any]]) -> list[str]:
 
 def _problem(folder: Path, name: str, box: Any) -> str:
     try:
-        if not find_picture(folder, name).is_file():
-            return f"is missing: {name}"
+        path = find_picture(folder, name)
+    except ValueError:
+        return f"has no path in the folder of pictures: {name[:200]}"
+    if not path.is_file():
+        return f"is missing: {name}"
+    try:
         read_picture(folder, name, box, check=True)
     except ValueError as error:
         return f"cannot be read: {error}"

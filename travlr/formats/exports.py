@@ -39,16 +39,22 @@ def write_imagefolder(folder: Path, splits: Rows) -> dict[str, str]:
 
 
 def write_webdataset(folder: Path, splits: Rows) -> dict[str, str]:
-    """`train-00000.tar` and so on: for each example ID.png and ID.json (its other columns)."""
+    """`train-00000.tar` and so on: for each example ID.png and ID.json (its other columns).
+
+    All pictures have the ending of the first one, as `datasets` makes a column of each ending; it reads them by their
+    content.
+    """
+    ending = None
     for split, rows in splits.items():
         number = 0
         while shard := list(itertools.islice(rows, SHARD_ROWS)):
             with tarfile.open(folder / f"{split}-{number:05d}.tar", "w", format=tarfile.USTAR_FORMAT) as tar:
                 for row in shard:
                     image = row.pop("image")
-                    file = file_name(row, image["bytes"])
-                    add_member(tar, file, image["bytes"])
-                    add_member(tar, f"{file.rpartition('.')[0]}.json", json.dumps(row).encode())
+                    name, _, own_ending = file_name(row, image["bytes"]).rpartition(".")
+                    ending = ending or own_ending
+                    add_member(tar, f"{name}.{ending}", image["bytes"])
+                    add_member(tar, f"{name}.json", json.dumps(row).encode())
             number += 1
     return {split: f"{split}-*.tar" for split in splits}
 

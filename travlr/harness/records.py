@@ -1,6 +1,7 @@
-"""Replies as harnesses keep them (plain dictionaries, as they write JSON), and the scores of many.
+"""What both harnesses share: which questions they ask, what they keep of a reply, and the scores of many replies.
 
-Scores are fractions, as is usual there; those of `travlr.questions` are in percent.
+Records are plain dictionaries, as harnesses write JSON. Scores are fractions, as is usual there; those of
+`travlr.questions` are in percent.
 """
 
 from __future__ import annotations
@@ -10,18 +11,48 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Annotated, Any, Self
 
-from travlr.dataset import Example
-from travlr.metrics import Scores, couples_right
-from travlr.questions import Outcome, measure_replies
+from pydantic import BeforeValidator
+
+from travlr.config import one_of
+from travlr.corpora import is_corpus
+from travlr.dataset import Dataset, Example
+from travlr.metrics import couples_right
+from travlr.questions import FORMS, PROMPTS, Outcome, measure_replies
+from travlr.questions.forms import SETTINGS
 from travlr.questions.objects import ObjectErrors
-from travlr.scene import Scene
+from travlr.scene import SPLITS, Scene
+from travlr.settings import Settings, as_texts
 
 Record = Mapping[str, Any]  # `example_facts`, and an `Outcome` as dictionary
 
+METRICS = ("accuracy", "macro_f1", "unparsed", "couples_right")
+OBJECTS = tuple(ObjectErrors.__dataclass_fields__)  # further metrics of the form `read`
+
 _NUMBERED = re.compile(r"(.*-)([0-9]{8})")
+
+
+class QuestionSettings(Settings):
+    """Which questions are asked: of one or several settings and splits, in one form and with one prompt."""
+
+    setting: Annotated[tuple[Annotated[str, one_of("setting", SETTINGS)], ...], BeforeValidator(as_texts)] = SETTINGS
+    split: Annotated[tuple[Annotated[str, one_of("split", SPLITS)], ...], BeforeValidator(as_texts)] = (
+        "test_ind",
+        "test_ood",
+    )
+    form: Annotated[str, one_of("form", FORMS)] = "true_false"
+    prompt: Annotated[str, one_of("prompt", PROMPTS)] = "direct"
+
+    def of_dataset(self, dataset: Dataset) -> Self:
+        """These settings; for a corpus, which has pictures and one split, with its own defaults. Raises `ValueError`
+        for a split that the dataset lacks."""
+        usual = {"setting": "image", "split": tuple(dataset.splits)} if is_corpus(dataset) else {}
+        chosen = type(self).model_validate(usual | self.model_dump(exclude_unset=True))
+        dataset.check_splits(chosen.split)
+        return chosen
 
 
 def example_facts(example: Example) -> dict[str, Any]:
@@ -40,32 +71,20 @@ def scene_key(scene: Scene) -> str:
     return hashlib.sha256(json.dumps(places).encode()).hexdigest()[:16]
 
 
-def measure_records(records: Sequence[Record]) -> Scores:
-    """The scores of replies, in percent."""
+def measure_records(records: Sequence[Record]) -> dict[str, float]:
+    """The scores of replies by the names of `METRICS`, and of `OBJECTS` for the form `read`. couples_right is of the
+    couples of which both examples were asked; NaN without such."""
     outcomes = [
         Outcome(r["answer"], r["parsed"], r["right"], r["objects"] and ObjectErrors(**r["objects"])) for r in records
     ]
-    return measure_replies(outcomes)
-
-
-def _part_of_couples(records: Sequence[Record]) -> float:
-    """Part of the couples with both answers right, over couples of which both were asked; NaN without such."""
+    scores = measure_replies(outcomes)
     truth, right, couples = ([record[name] for record in records] for name in ("truth", "right", "couple"))
     _, both = couples_right(truth, right, [couple or "" for couple in couples])
-    return float(both.mean()) if len(both) else math.nan
-
-
-METRICS: dict[str, Callable[[Sequence[Record]], float]] = {
-    "accuracy": lambda records: measure_records(records).accuracy / 100,
-    "macro_f1": lambda records: measure_records(records).macro_f1 / 100,
-    "unparsed": lambda records: measure_records(records).unparsed / 100,
-    "couples_right": _part_of_couples,
-}
-
-
-def object_counts(records: Sequence[Record]) -> dict[str, int]:
-    """Objects found, missed, invented, misplaced, miscoloured and misshaped, of the form `read`."""
-    counts: Counter[str] = Counter(dict.fromkeys(ObjectErrors.__dataclass_fields__, 0))
-    for record in records:
-        counts.update(record["objects"] or {})
-    return dict(counts)
+    counts: Counter[str] = Counter()
+    for outcome in outcomes:
+        counts.update(asdict(outcome.objects) if outcome.objects else {})
+    return {
+        **{name: getattr(scores, name) / 100 for name in METRICS[:3]},
+        "couples_right": float(both.mean()) if len(both) else math.nan,
+        **counts,
+    }

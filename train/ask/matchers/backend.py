@@ -70,8 +70,11 @@ class MatcherBackend:
                 pictures[key] = open_picture(*key)
         images = [pictures[picture_of(request), request.picture] for request in batch]
         scores = as_float64(self.matcher(images, [request.question.statement for request in batch]))
-        if scores.shape != (len(batch),) or not np.isfinite(scores).all():
-            raise ValueError(f"model={self.name}: must return a finite number for each picture and sentence")
+        if scores.shape != (len(batch),):
+            number = f"{len(scores)} scores" if scores.ndim == 1 else f"scores of shape {scores.shape}"
+            raise ValueError(f"model={self.name}: returned {number} for {len(batch)} pictures and sentences")
+        if not np.isfinite(scores).all():
+            raise ValueError(f"model={self.name}: returned a score that is no finite number")
         return [float(score) for score in scores]
 
     def _reply(self, score: float) -> Reply:
