@@ -3,7 +3,7 @@
     python -m analysis.heatmaps --model MODEL --image FILE --text "a red circle" [--out heatmap.png]
 
 A model's attention is weighted by its gradient (`analysis.attention`: CLIP, ViLT, VisualBERT, UNITER, LXMERT, ALBEF).
-For any other model, and with --occlusion, one part of the picture after the other is covered, and the decrease of the
+For any other model, one part of the picture after the other is covered, and the decrease of the
 score is shown. A word's map is that of the word as a sentence.
 """
 
@@ -165,13 +165,12 @@ def add_model_options(parser: argparse.ArgumentParser, **options: Any) -> None:
     parser.add_argument(
         "--regions", metavar="FOLDER", help="of visualbert, uniter and lxmert: UNITER's .npz, by picture"
     )
-    parser.add_argument("--device", default="auto", help="auto, cpu, gpu or cuda:1 (default: %(default)s)")
 
 
 def load_model_of(options: argparse.Namespace, name: str | None = None) -> Any:
     """The matcher of the options. name: in place of `--model`."""
     regions = RegionSettings(source="file", file=options.regions) if options.regions else None
-    return load_matcher(name or options.model, device=options.device, head=options.head, regions=regions)
+    return load_matcher(name or options.model, head=options.head, regions=regions)
 
 
 def main(arguments: list[str]) -> None:
@@ -179,11 +178,10 @@ def main(arguments: list[str]) -> None:
     add_model_options(parser)
     parser.add_argument("--image", required=True, type=Path, metavar="FILE", help="the picture")
     parser.add_argument("--text", required=True, help="a sentence")
-    parser.add_argument("--occlusion", action="store_true", help="cover parts of the picture, also for these models")
     parser.add_argument("--out", type=Path, default=Path("heatmap.png"), metavar="FILE", help="(default: %(default)s)")
     options = parser.parse_args(arguments)
     image = read_picture_file(options.image)
-    maps = heat(load_model_of(options), image, options.text, options.occlusion)
+    maps = heat(load_model_of(options), image, options.text)
     options.out.parent.mkdir(parents=True, exist_ok=True)
     draw_heat_map(maps, image, options.model).savefig(options.out)
     print(f"{options.out}: score {maps.score:.4f}, {count_text(len(maps.words), 'word')}, by {maps.method}")

@@ -214,22 +214,12 @@ def main(arguments: list[str]) -> None:
         metavar="TEXT",
         help="may be repeated; the first is compared with the others (default: about the object, and about another)",
     )
-    parser.add_argument("--grid", type=int, default=GRID, help="places across and down (default: %(default)s)")
-    parser.add_argument(
-        "--sizes",
-        type=float,
-        nargs="+",
-        default=SIZES,
-        metavar="PART",
-        help="the object's longer side, as parts of the background's shorter side (default: %(default)s)",
-    )
-    parser.add_argument("--seed", type=int, default=0, help="of the scene (default: %(default)s)")
     parser.add_argument("--out", type=Path, default=Path("variation"), metavar="FOLDER", help="(default: %(default)s)")
     options = parser.parse_args(arguments)
     sentences = sentences_of(options)
-    background = background_of(options.background, " ".join([options.object, *sentences]), options.seed)
+    background = background_of(options.background, " ".join([options.object, *sentences]))
     model = load_model_of(options)
-    frame = vary(model, background, read_object(options.object), sentences, options.grid, options.sizes)
+    frame = vary(model, background, read_object(options.object), sentences)
     margins = add_margins(frame)
     options.out.mkdir(parents=True, exist_ok=True)
     frame.to_csv(options.out / "variation.csv", index=False)

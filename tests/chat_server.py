@@ -73,7 +73,7 @@ class ChatServer:
         refused = self.refuses(body)
         if isinstance(refused, int):
             return send(http, refused, {"error": {"message": "filtered: the answer is true"}})
-        if refused and "error" in refused:
+        if refused and ("error" in refused or "choices" in refused):
             return send(http, 200, refused)
         if refused:
             completion = self._completion(body)

@@ -370,16 +370,15 @@ def test_recount_agrees_with_truth() -> None:
 # The command -------------------------------------------------------------------------------------------------------
 
 
-def test_audit_command_prints_lines_or_json_and_a_status(clean: Path, tmp_path: Path) -> None:
-    code, out, err = command("audit", str(clean / "spatiality"), "--workers", "1")
+def test_audit_command_prints_lines_and_a_status(clean: Path, tmp_path: Path) -> None:
+    code, out, err = command("audit", str(clean / "spatiality"))
     assert code == 0 and "every check passed" in out.splitlines()[-1] and not err
     folder = shutil.copytree(clean / "cardinality", tmp_path / "d")
     change_rows(folder, "validation", flip_answer)
-    code, out, err = command("audit", str(folder), "--json", "--workers", "1")
-    report = json.loads(out)
-    assert code == 1 and not report["ok"] and not err and report["dataset"] == str(folder)
-    wrong = {check["name"]: check for check in report["checks"] if check["status"] == "FAIL"}
-    assert set(wrong) == {"answer", "couples", "balance by pair", "balance by query text", GENERATED}
-    assert "cardinality-validation-00000005" in wrong["answer"]["detail"]
+    code, out, err = command("audit", str(folder))
+    wrong = [line.removeprefix("FAIL").lstrip() for line in out.splitlines() if line.startswith("FAIL")]
+    names = ("answer", "couples", "balance by pair", "balance by query text", GENERATED)
+    assert code == 1 and not err and all(any(line.startswith(name) for line in wrong) for name in names)
+    assert len(wrong) == 5 and "cardinality-validation-00000005" in out
     code, out, err = command("audit", str(tmp_path))
     assert code == 1 and not out and "not a dataset" in one_line(err)

@@ -168,7 +168,7 @@ def test_score_baselines_finds_planted_rules(data: Path) -> None:
     assert tried >= 3
 
 
-def test_baselines_command_prints_a_table_or_json(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_baselines_command_prints_a_table(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(data)]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["rule", "test_ind", "test_ood", "cannot", "see"] and lines[-1].startswith(ALL)
@@ -180,14 +180,13 @@ def test_audit_command_prints_and_saves_the_rules(tmp_path: Path, capsys: pytest
         count=Count(train=400, validation=0, test_ind=100, test_ood=100), image=Image(cell=8)
     )
     generate_dataset(config, GenerateArguments(out=str(data), workers=1), log=lambda line: None)
-    assert audit_command([str(data), "--no-baselines", "--workers", "1"]) == 0 and not (data / FILE).exists()
+    assert audit_command([str(data), "--no-baselines"]) == 0 and not (data / FILE).exists()
     assert ALL not in capsys.readouterr().out
-    assert audit_command([str(data), "--workers", "1"]) == 0 and (data / FILE).exists()
+    assert audit_command([str(data)]) == 0 and (data / FILE).exists()
     assert ALL in capsys.readouterr().out
-    assert audit_command([str(data), "--workers", "1", "--json"]) == 0
-    report = json.loads(capsys.readouterr().out)
-    assert {rule["baseline"] for rule in report["baselines"]} >= {"query", ALL}
-    assert not [check for check in report["checks"] if FILE in check["detail"]]  # it is no stray file
+    assert audit_command([str(data)]) == 0
+    out = capsys.readouterr().out
+    assert "query" in out and ALL in out and FILE not in out  # it is no stray file
 
 
 def test_score_baselines_refuses_a_dataset_without_train(data: Path, tmp_path: Path) -> None:

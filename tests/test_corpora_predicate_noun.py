@@ -53,7 +53,7 @@ def test_couples_exchange_their_sentences(tmp_path: Path, template: str, cropped
     records = triplets(6)
     folder = publish(tmp_path / "set", records, cropped)
     source = folder if cropped else folder / "eval_set.json"
-    dataset = convert(source, tmp_path / "out", template=template, cropped=str(cropped).lower())
+    dataset = convert(source, tmp_path / "out", template=template, crop=str(cropped).lower())
     expected = []
     for record in records:
         name = record["img_filename"]

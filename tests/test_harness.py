@@ -54,7 +54,8 @@ def respond(body: dict[str, Any]) -> str:
     """A right, a wrong or no answer, as the request's text and picture decide; some in a sentence."""
     text, picture = text_and_picture(body)
     right = answer(text, picture)
-    kind = hashlib.sha256(f"{text} {right} ".encode() + (picture or b"")).digest()[0] % 6
+    pixels = decode(picture).tobytes() if picture else b""  # harnesses write other files of the same pixels
+    kind = hashlib.sha256(f"{text} {right} ".encode() + pixels).digest()[0] % 6
     if kind == 0:
         return "I cannot tell."
     if kind == 1:

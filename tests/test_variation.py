@@ -98,11 +98,11 @@ def test_command_writes_scores_and_a_plot(
 ) -> None:
     monkeypatch.setattr(variation, "load_model_of", lambda options: lambda images, texts: np.arange(len(texts)))
     Image.new("RGB", (8, 8), COLOURS["red"]).save(tmp_path / "thing.png")
-    arguments = ["--model", "toy", "--grid", "2", "--sizes", "0.3", "0.2", "--out", str(tmp_path / "out")]
+    arguments = ["--model", "toy", "--out", str(tmp_path / "out")]
     variation.main([*arguments, "--background", "green"])
     assert "there is a blue star in the picture" in capsys.readouterr().out
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"variation.csv", "variation.png"}
-    assert len(pd.read_csv(tmp_path / "out/variation.csv")) == 2 * 4 * 2
+    assert len(pd.read_csv(tmp_path / "out/variation.csv")) == 2 * 25 * 4
     with pytest.raises(ValueError, match="--sentence"):
         variation.main([*arguments, "--object", str(tmp_path / "thing.png")])
 

@@ -204,11 +204,10 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("folder", metavar="DIR", type=Path, help="a dataset")
     parser.add_argument("--out", metavar="FILE", type=Path, help="the page (default: DIR/browse.html)")
     parser.add_argument("--examples", metavar="N", type=int, default=200, help="of each split (default: 200)")
-    parser.add_argument("--seed", metavar="S", type=int, default=0, help="chooses the examples (default: 0)")
     add_task_option(parser)
     options = parser.parse_args(arguments)
     out = options.out or options.folder / TEMPLATE.name
-    text = make_page(options.folder, options.examples, options.seed)
+    text = make_page(options.folder, options.examples)
     out.write_text(text, encoding="utf-8", newline="")
     print(f"{out}: {len(text.encode()) / 1e6:.1f} MB; open it in a browser")
     return 0

@@ -105,9 +105,10 @@ class Evaluation(Settings):
         None, ge=1, description="requests that a local model answers at a time; null for 8, of matchers 64"
     )
     server: str | None = Field(
-        None, description="URL of an OpenAI-compatible server, such as http://localhost:8000/v1, without a password"
+        None,
+        description="URL of an OpenAI-compatible server, such as http://localhost:8000/v1; a key is read from the "
+        "environment variable OPENAI_API_KEY",
     )
-    key: str = Field("OPENAI_API_KEY", description="name of the environment variable that holds the server's key")
     concurrency: int = Field(8, ge=1, description="requests that a server answers at a time")
     timeout: float = Field(300.0, gt=0, description="seconds that a request may take")
 
@@ -127,11 +128,9 @@ class Evaluation(Settings):
         if not self.model:
             raise ValueError("model= is missing; give a hub id, a folder, runs/NAME, or server=URL and model=NAME")
         if not re.fullmatch(r"https?://[^@?]+", self.server or "http://none"):  # the message must not show a password
-            raise ValueError("server: must begin with http:// or https://, and hold no password or key (see key=)")
+            raise ValueError("server: must begin with http:// or https://, and hold no password or key")
         if self.server is not None and (self.revision is not None or self.precision != "auto"):
             raise ValueError(f"server={self.server}: chooses revision and precision itself; leave these out")
-        if not re.fullmatch(r"[A-Za-z_]\w*", self.key, re.ASCII):  # the message must not show a key
-            raise ValueError("key: must be the name of an environment variable, such as OPENAI_API_KEY")
         if self.answers == "likelihood" and (self.form not in FIXED_ANSWERS or self.prompt != "direct"):
             raise ValueError("answers=likelihood: needs form=true_false or form=choice, and prompt=direct")
         return self
@@ -151,7 +150,7 @@ def refuse_settings(config: Evaluation, why: str, *names: str) -> None:
 
 # Settings that change no reply: where files lie, what computes, how fast, and which examples are asked about.
 EXCLUDED = {
-    *("data", "setting", "split", "limit", "runs", "device", "batch_size", "key", "concurrency"),
+    *("data", "setting", "split", "limit", "runs", "device", "batch_size", "concurrency"),
     *("timeout", "max_tokens"),
 }
 

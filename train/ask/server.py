@@ -19,6 +19,7 @@ from travlr.settings import Log
 RETRIES = 6  # by the client, after 408, 409, 429, 5xx, a timeout or a lost connection, with growing pauses
 OF_ONE_REQUEST = (400, 413, 415, 422, 451)  # refusals that another request may not meet
 GOES_ON = "the answers so far are saved, and the same command goes on"
+KEY = "OPENAI_API_KEY"  # the client's environment variable
 NO_KEY = "none"  # a local server often needs no key
 TOP = 20  # log-probabilities of a token that servers give at most
 
@@ -33,7 +34,7 @@ class Server:
             raise ValueError("server=: needs the openai client; install it with: pip install -e '.[server]'") from None
         refuse_settings(config, "is for matchers", "head", "regions")
         self.config, self.settings = config, SETTINGS
-        key = read_key(config.key)
+        key = read_key()
         for name in ("httpx", "openai"):  # they have a line for each request
             logging.getLogger(name).setLevel(logging.WARNING)
         self._client = OpenAI(base_url=config.server, api_key=key, timeout=config.timeout, max_retries=RETRIES)
@@ -163,7 +164,7 @@ class Server:
         message = self._message(message)
         if status in (401, 403):
             which = "the key" if self._key != NO_KEY else "a request without a key; it is missing"
-            return ValueError(f"server={self.config.server}: refuses {which} in {self.config.key} (status {status})")
+            return ValueError(f"server={self.config.server}: refuses {which} in {KEY} (status {status})")
         if status == 404:
             return ValueError(
                 f"server={self.config.server}: has no model={self.config.model}, or the URL is wrong ({message})"
@@ -172,14 +173,11 @@ class Server:
         return Refused(line, message) if status in OF_ONE_REQUEST else ValueError(f"{line}; {GOES_ON}")
 
 
-def read_key(variable: str) -> str:
-    """The key in an environment variable. Raises `ValueError` for one that no request can carry, and for a variable
-    other than the default that is not set."""
-    key = os.environ.get(variable, "").strip()
-    if not key and variable != Evaluation.model_fields["key"].default:
-        raise ValueError(f"key={variable}: this environment variable is not set")
+def read_key() -> str:
+    """The key in the environment. Raises `ValueError` for one that no request can carry."""
+    key = os.environ.get(KEY, "").strip()
     if not all("!" <= letter <= "~" for letter in key):
-        raise ValueError(f"key={variable}: this environment variable holds a space, a line break or a special letter")
+        raise ValueError(f"{KEY}: this environment variable holds a space, a line break or a special letter")
     return key or NO_KEY
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
-from dataclasses import asdict
 from pathlib import Path
 
 from travlr.audit.checks import audit
@@ -23,14 +21,12 @@ OF_CORPUS = "Rules that read the words alone, fitted on other items; percent of 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m travlr.audit", description="Check a dataset from its files alone.")
     parser.add_argument("dir", metavar="DIR", type=Path, help="folder of a dataset")
-    parser.add_argument("--json", action="store_true", help="print the report as JSON")
-    parser.add_argument("--workers", type=int, default=0, metavar="N", help="processes (default: one per core)")
     parser.add_argument(
         "--no-baselines", action="store_true", help="do not score rules that answer without reasoning (saves seconds)"
     )
     add_task_option(parser)
     options = parser.parse_args(arguments)
-    checks = audit(options.dir, options.workers)
+    checks = audit(options.dir)
     failed = sum(check.status == "FAIL" for check in checks)
     rules: list[RuleScore] = []
     if not failed and not options.no_baselines:
@@ -38,18 +34,12 @@ def main(arguments: list[str]) -> int:
             rules = dataset_baselines(options.dir)
         except ValueError as error:  # no train split, no scikit-learn, or rows that cannot be read
             checks.append(Check("baselines", "note", 0, str(error)))
-    if options.json:
-        report = {"dataset": str(options.dir), "ok": not failed, "checks": [asdict(check) for check in checks]}
-        report["baselines"] = [asdict(rule) for rule in rules]
-        print(json.dumps(report, indent=1, ensure_ascii=False))
-    else:
-        width = max(len(check.name) for check in checks)
-        for c in checks:
-            print(f"{c.status:<4}  {c.name:<{width}}  {c.checked:>9,}  {c.detail}")
-        if rules:
-            print(f"\n{OF_CORPUS if is_corpus(open_dataset(options.dir)) else OF_DATASET}")
-            print(f"{format_scores(rules)}\n")
-        print(f"{options.dir}: {f'{failed} of {len(checks)} checks FAILED' if failed else 'every check passed'}")
+    width = max(len(check.name) for check in checks)
+    for c in checks:
+        print(f"{c.status:<4}  {c.name:<{width}}  {c.checked:>9,}  {c.detail}")
+    if rules:
+        print(f"\n{OF_CORPUS if is_corpus(open_dataset(options.dir)) else OF_DATASET}\n{format_scores(rules)}\n")
+    print(f"{options.dir}: {f'{failed} of {len(checks)} checks FAILED' if failed else 'every check passed'}")
     return 1 if failed else 0
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
-from dataclasses import asdict
 from pathlib import Path
 
 from travlr.baselines import dataset_baselines, format_scores
@@ -21,12 +19,10 @@ def main(arguments: list[str]) -> int:
         "items are ranked right by rules that see no picture.",
     )
     parser.add_argument("dir", metavar="DIR", type=Path, help="folder of a dataset")
-    parser.add_argument("--json", action="store_true", help="print the scores as JSON")
     add_task_option(parser)
     options = parser.parse_args(arguments)
     check_files(options.dir, read_manifest(options.dir)["files"])  # the scores may be older than the damage
-    results = dataset_baselines(options.dir)
-    print(json.dumps([asdict(result) for result in results], indent=1) if options.json else format_scores(results))
+    print(format_scores(dataset_baselines(options.dir)))
     return 0
 
 

@@ -23,7 +23,7 @@ class PredicateNoun(CorpusReader):
     about = "the predicate-noun set: eval_set.json, or its folder"
 
     template: Literal["normal", "alt"] = Field("normal", description="the other wording of the sentences is alt")
-    cropped: bool = Field(False, description="show the target alone: pictures NAME_rel_ID.jpg, as the study names them")
+    crop: bool = Field(False, description="show the target alone: pictures NAME_rel_ID.jpg, as the study names them")
 
     @classmethod
     def accepts(cls, source: Path) -> bool:
@@ -31,13 +31,13 @@ class PredicateNoun(CorpusReader):
 
     def read(self, source: Path) -> Corpus:
         file = file_of(source)
-        items = read_items(file, functools.partial(triplet_items, self.template == "alt", self.cropped))
+        items = read_items(file, functools.partial(triplet_items, self.template == "alt", self.crop))
         if len(items) % 2:
             raise ValueError(f"{file}: an odd number of triplets, {len(items):,}; two in a row are a couple")
         couples = list(zip(items[::2], items[1::2], strict=True))
         others = sum((one.true, one.false) != (other.false, other.true) for one, other in couples)
         note = f"couples without exchanged sentences, where text may decide: {others:,} of {len(couples):,}"
-        options = {"template": self.template, "cropped": self.cropped}
+        options = {"template": self.template, "crop": self.crop}
         images = self.find_images(file.parent)
         return Corpus(self.name or "predicate-noun", items, images, options, [note] * (others > 0))
 
