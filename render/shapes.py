@@ -93,7 +93,8 @@ def _samples(cell: int) -> np.ndarray:
 
 def _levels(inside: np.ndarray, cell: int) -> np.ndarray:
     """The samples of each pixel that lie inside, in 0 .. LEVELS."""
-    covered = inside.reshape(cell, SAMPLES, cell, SAMPLES).sum(axis=(1, 3), dtype=np.int64)
+    columns = inside.reshape(cell, SAMPLES, cell * SAMPLES).sum(axis=1, dtype=np.uint8)  # whole rows at once: fast
+    covered = columns.reshape(cell, cell, SAMPLES).sum(axis=2, dtype=np.int64)
     return ((covered * LEVELS + SAMPLES**2 // 2) // SAMPLES**2).astype(np.uint8)
 
 
