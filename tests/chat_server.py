@@ -14,7 +14,7 @@ Respond = Callable[[dict[str, Any]], str]  # the body of a request -> the text o
 
 class ChatServer:
     """Use it as a context. respond: gives the reply of each request. faults: what happens to the first requests, one
-    name for each: late, 429, 500, half, nonsense, text, tokens, closed. refusal: a status for every request, such as
+    name for each: 429, 500, half, nonsense, text, tokens, closed. refusal: a status for every request, such as
     401. refuses: of a request a status, an error, or a message; None to answer it.
     modern: takes max_completion_tokens and no temperature, as the newest models of vendors do, and counts no
     tokens.
@@ -36,7 +36,6 @@ class ChatServer:
         self.bodies: list[dict[str, Any]] = []
         self.keys: set[str] = set()
         self.answered = 0
-        self.release = threading.Event()  # ends a late reply
         self._lock = threading.Lock()
 
     def __enter__(self) -> ChatServer:
@@ -56,7 +55,6 @@ class ChatServer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.release.set()
         self._http.shutdown()
         self._http.server_close()
         self._thread.join()
@@ -83,9 +81,6 @@ class ChatServer:
             return send(http, self.refusal, {"error": {"message": f"refused {http.headers['Authorization']}"}})
         if fault in ("429", "500"):
             return send(http, int(fault), {"error": {"message": "later"}}, {"Retry-After": "0"})
-        if fault == "late":
-            self.release.wait(30)
-            return None
         if fault == "closed":
             return http.connection.close()
         if fault in ("half", "nonsense"):
@@ -103,17 +98,12 @@ class ChatServer:
 
     def _completion(self, body: dict[str, Any]) -> dict[str, Any]:
         text = self.respond(body)
-        choice: dict[str, Any] = {
-            "index": 0,
-            "finish_reason": "stop",
-            "message": {"role": "assistant", "content": text},
-        }
+        message = {"role": "assistant", "content": text}
+        choice: dict[str, Any] = {"index": 0, "finish_reason": "stop", "message": message}
         if body.get("logprobs") and self.logprobs:
             other = {"true": "false", "false": "true"}.get(text, "B")
-            top = [
-                {"token": text, "logprob": -0.1, "bytes": None},
-                {"token": f" {other}", "logprob": -3.0, "bytes": None},
-            ]
+            logs = {text: -0.1, f" {other}": -3.0}
+            top = [{"token": token, "logprob": log, "bytes": None} for token, log in logs.items()]
             choice["logprobs"] = {"content": [{**top[0], "top_logprobs": top}], "refusal": None}
         usage = None if self.modern else {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110}
         return {"id": "1", "object": "chat.completion", "created": 0, "model": "m", "choices": [choice], "usage": usage}
@@ -122,11 +112,8 @@ class ChatServer:
 def send(http: BaseHTTPRequestHandler, status: int, content: Any, headers: dict[str, str] | None = None) -> None:
     data = (content if isinstance(content, str) else json.dumps(content)).encode()
     http.send_response(status)
-    for name, value in {
-        "Content-Type": "application/json",
-        "Content-Length": str(len(data)),
-        **(headers or {}),
-    }.items():
+    about = {"Content-Type": "application/json", "Content-Length": str(len(data))}
+    for name, value in (about | (headers or {})).items():
         http.send_header(name, value)
     http.end_headers()
     http.wfile.write(data)

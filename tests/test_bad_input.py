@@ -18,7 +18,7 @@ from train.data.text import grammar_tokenizer
 from train.models import SIZES
 from travlr import Cardinality, Count, Image
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = pytest.mark.usefixtures("one_thread", "rules_not_fitted")
 
 COUNTS = {"train": 100, "validation": 20, "test_ind": 20, "test_ood": 20}
 SMALL = ["data=d", "size=tiny", "optimiser.batch_size=10", "precision=float32", "device=cpu"]

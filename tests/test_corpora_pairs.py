@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,6 @@ import pytest
 from PIL import Image
 
 from tests.corpus_files import convert, draw, facts, forms
-from tests.helpers import ROOT
 from travlr.convert import main
 from travlr.corpora import is_corpus, item_columns
 from travlr.corpora.pairs import Pairs
@@ -49,20 +46,6 @@ def test_sugarcrepe_becomes_a_dataset_without_its_missing_pictures(tmp_path: Pat
     assert "missing" in note and "1 item" in note and "7.jpg" in note
 
 
-def test_rows_of_an_item_stand_together_and_axes_take_turns(tmp_path: Path) -> None:
-    dataset = convert(publish_sugarcrepe(tmp_path / "sugar"), tmp_path / "out")
-    columns = item_columns(dataset, "test_ind")
-    assert list(columns["item"][::2]) == list(columns["item"][1::2])
-    assert [answer for *_, answer in facts(dataset)] == [True, False] * 34
-    axes = list(columns["axis"][::2])
-    assert sorted(axes[:10]) == ["add_obj"] * 5 + ["swap_att"] * 5 and set(axes[10:]) == {"swap_att"}
-    swapped = [item for item in columns["item"][::2] if item.startswith("swap")]
-    assert swapped != sorted(swapped, key=lambda item: int(item.rpartition("/")[2]))  # in no order of the file
-    few = item_columns(dataset, "test_ind", 3)
-    assert {name: list(values) for name, values in few.items()} == {n: list(v[:3]) for n, v in columns.items()}
-    assert len({example.id for example in dataset["test_ind"]}) == len(columns["item"])
-
-
 def test_aro_shows_its_boxes_where_asked(tmp_path: Path) -> None:
     record = {
         "image_path": "1.jpg", "true_caption": "dog behind tree", "false_caption": "tree behind dog",
@@ -72,17 +55,12 @@ def test_aro_shows_its_boxes_where_asked(tmp_path: Path) -> None:
     draw(tmp_path / "images", "1.jpg")
     whole = convert(tmp_path / "visual_genome_relation.json", tmp_path / "whole")
     cropped = convert(tmp_path / "visual_genome_relation.json", tmp_path / "cropped", crop="true")
-    assert facts(whole) == [
-        ("1.jpg", "dog behind tree", True),
-        ("1.jpg", "tree behind dog", False),
-    ]
+    assert facts(whole) == [("1.jpg", "dog behind tree", True), ("1.jpg", "tree behind dog", False)]
     assert "crop=true" in whole.manifest["corpus"]["notes"][0] and not cropped.manifest["corpus"]["notes"]
     pixels = np.asarray(Image.open(tmp_path / "images/1.jpg"))[1:5, 2:12]
     assert (np.asarray(cropped["test_ind"][1].picture()) == pixels).all()
-    assert (forms(cropped)[0]["labels"], cropped["test_ind"][0].pair) == (
-        {"relation": "behind"},
-        ("visual_genome_relation",),
-    )
+    assert forms(cropped)[0]["labels"] == {"relation": "behind"}
+    assert cropped["test_ind"][0].pair == ("visual_genome_relation",)
 
 
 def test_winoground_is_two_items_that_exchange_their_captions(tmp_path: Path) -> None:
@@ -91,9 +69,8 @@ def test_winoground_is_two_items_that_exchange_their_captions(tmp_path: Path) ->
         "caption_1": "a dog eats a plant", "tag": "Noun", "secondary_tag": "", "num_main_preds": 1,
         "collapsed_tag": "Object",
     }  # fmt: skip
-    (tmp_path / "examples.jsonl").write_text(
-        f"{json.dumps(record)}\n{json.dumps(record | {'collapsed_tag': 'Both'})}\n"
-    )
+    lines = [json.dumps(record), json.dumps(record | {"collapsed_tag": "Both"})]
+    (tmp_path / "examples.jsonl").write_text("\n".join(lines))
     draw(tmp_path / "images", "ex_4_img_0.png", "ex_4_img_1.png")
     dataset = convert(tmp_path / "examples.jsonl", tmp_path / "out")
     first, second = "a plant eats a dog", "a dog eats a plant"
@@ -102,9 +79,7 @@ def test_winoground_is_two_items_that_exchange_their_captions(tmp_path: Path) ->
     assert facts(dataset) == expected * 2
     columns = item_columns(dataset, "test_ind")
     assert list(columns["axis"]) == ["Object"] * 4 + ["Both"] * 4
-    assert (
-        len(set(columns["couple"][:4])) == 1 and len(set(columns["item"][:4])) == 2 and len(set(columns["couple"])) == 2
-    )
+    assert [len(set(columns["couple"][:4])), len(set(columns["item"][:4])), len(set(columns["couple"]))] == [1, 2, 2]
 
 
 PLAIN: list[dict[str, Any]] = [
@@ -176,9 +151,9 @@ def test_a_bad_record_is_named_with_line_and_key(tmp_path: Path, text: str, plac
 )  # fmt: skip
 def test_a_file_of_another_form_is_one_line_with_its_name(tmp_path: Path, text: str) -> None:
     (tmp_path / "bad.json").write_text(text)
-    command = [sys.executable, "-m", "travlr.convert", str(tmp_path / "bad.json"), str(tmp_path / "out")]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
-    assert done.returncode and "bad.json" in done.stderr and len(done.stderr.splitlines()) == 1, done.stderr
+    with pytest.raises(ValueError, match=r"bad\.json") as error:
+        convert(tmp_path / "bad.json", tmp_path / "out")
+    assert "\n" not in str(error.value)
 
 
 def test_a_converted_corpus_opens_elsewhere(tmp_path: Path) -> None:

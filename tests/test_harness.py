@@ -16,18 +16,17 @@ import yaml
 from render.png import decode
 from tests.chat_server import ChatServer, text_and_picture
 from tests.harness_environments import environment, run_in
-from tests.helpers import command
+from tests.helpers import command, generated
 from tests.oracle import CELL, answer
 from train.ask.config import Evaluation
 from train.ask.evaluation import evaluate
 from train.results.columns import Row
 from travlr import Cardinality
-from travlr.config import Config, Count, Image
+from travlr.config import Count, Image
 from travlr.convert import main as convert_main
 from travlr.dataset import open_dataset
-from travlr.generate import GenerateArguments, generate_dataset
 from travlr.harness import lmms, records
-from travlr.questions import FORMS, make_question, measure_replies, score_reply
+from travlr.questions import FORMS
 from travlr.tasks import PAPER, TASKS
 
 SETTINGS = ("image", "caption", "image+caption")
@@ -35,19 +34,13 @@ SPLITS = ("test_ind", "test_ood")
 METRICS = ("accuracy", "macro_f1", "unparsed", "couples_right")
 ASKED = ("true_false", "choice", "open", "read")  # the forms that all harnesses are asked in
 OBJECTS = ("found", "missed", "invented", "misplaced", "miscoloured", "misshaped")
-SILENT: dict[str, Any] = {"log": lambda _: None}
-
-
-def write_data(folder: Path, config: Config) -> Path:
-    generate_dataset(config, GenerateArguments(out=str(folder), workers=1), **SILENT)
-    return folder
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     count = Count(train=50, validation=10, test_ind=20, test_ood=20)
     config = Cardinality(count=count, image=Image(cell=CELL))
-    return write_data(tmp_path_factory.mktemp("data") / "cardinality", config)
+    return generated(tmp_path_factory.mktemp("data") / "cardinality", config)
 
 
 def respond(body: dict[str, Any]) -> str:
@@ -73,22 +66,15 @@ def server() -> Iterator[ChatServer]:
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("runs")
-
-
-@pytest.fixture(scope="module")
-def ours(data: Path, server: ChatServer, runs: Path) -> dict[str, list[Row]]:
+def ours(
+    data: Path, server: ChatServer, tmp_path_factory: pytest.TempPathFactory, rules_not_fitted: None
+) -> dict[str, list[Row]]:
     """The rows of evaluate.py, by form."""
-    evaluations = {}
+    evaluations, runs = {}, tmp_path_factory.mktemp("runs")
     for form in ASKED:
         config = Evaluation(model="m", server=server.url, data=str(data), runs=str(runs), form=form, limit=None)
-        evaluations[form] = evaluate(config, **SILENT)
+        evaluations[form] = evaluate(config, log=lambda _: None)
     return evaluations
-
-
-def of_cell(rows: list[Row], setting: str, split: str) -> Row:
-    return next(row for row in rows if (row["test_setting"], row["split"]) == (setting, split))
 
 
 def fractions(row: Row) -> dict[str, float]:
@@ -107,36 +93,43 @@ def test_replies_are_of_all_kinds(ours: dict[str, list[Row]]) -> None:
 
 # Inspect -------------------------------------------------------------------------------------------------------------
 
+WRONG = ("setting=picture", "split=test", "form=essay", "prompt=none")
 SEVERAL = """
-import sys
+import json, sys
 from inspect_ai import eval
+from inspect_ai._util.error import PrerequisiteError
 from travlr.harness.inspect_tasks import tasks
-made = [tasks["cardinality"](form=form, data=sys.argv[1], examples=None) for form in ("true_false", "open", "read")]
+data, *wrong = sys.argv[1:]
+made = [tasks["cardinality"](form=form, data=data, examples=None) for form in ("true_false", "open", "read")]
 eval(made, model="openai-api/local/m", display="none", log_dir="logs", log_format="json")
+refused = []
+for name, value in (setting.split("=") for setting in wrong):
+    try:
+        tasks["cardinality"](**{"data": data, name: value})
+    except PrerequisiteError as error:
+        refused.append(error.message.removeprefix("ERROR: "))
+json.dump([refused, sorted(tasks)], open("refused", "w"))
 """
 
 
 @pytest.fixture(scope="module")
-def logs(data: Path, server: ChatServer, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The logs of Inspect, by form."""
+def inspected(data: Path, server: ChatServer, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with what Inspect has written."""
     folder = tmp_path_factory.mktemp("inspect")
     programs = environment("inspect")
     variables = {"LOCAL_API_KEY": "none", "LOCAL_BASE_URL": server.url}
     arguments = ["eval", "travlr/cardinality", "--model", "openai-api/local/m", "--display", "plain"]
     arguments += ["-T", "form=choice", "-T", f"data={data}", "-T", "setting=image,caption,image+caption"]
-    run_in(programs, "inspect", *arguments, "--log-dir", "dumped", folder=folder, **variables)
-    (log,) = folder.glob("dumped/*.eval")
-    (folder / "logs").mkdir()
-    (folder / "logs" / "choice.json").write_text(run_in(programs, "inspect", "log", "dump", str(log), folder=folder))
-    run_in(programs, "python", "-c", SEVERAL, str(data), folder=folder, **variables)
-    logs = {json.loads(path.read_text())["eval"]["metadata"]["form"]: path for path in folder.glob("logs/*.json")}
-    assert set(logs) == set(ASKED)
-    return logs
+    run_in(programs, "inspect", *arguments, "--log-format", "json", "--log-dir", "logs", folder=folder, **variables)
+    run_in(programs, "python", "-c", SEVERAL, str(data), *WRONG, f"data={folder}", folder=folder, **variables)
+    return folder
 
 
 @pytest.mark.parametrize("form", ASKED)
-def test_inspect_scores_equal_ours(form: str, logs: dict[str, Path], ours: dict[str, list[Row]]) -> None:
-    (scores,) = json.loads(logs[form].read_text())["results"]["scores"]
+def test_inspect_scores_equal_ours(form: str, inspected: Path, ours: dict[str, list[Row]]) -> None:
+    logs = [json.loads(path.read_text()) for path in inspected.glob("logs/*.json")]
+    (results,) = [log["results"] for log in logs if log["eval"]["metadata"]["form"] == form]
+    (scores,) = results["scores"]
     values = {name: metric["value"] for name, metric in scores["metrics"].items()}
     for row in ours[form]:
         where = f"{row['test_setting']}, {row['split']}"
@@ -147,28 +140,17 @@ def test_inspect_scores_equal_ours(form: str, logs: dict[str, Path], ours: dict[
     assert values["accuracy"] == pytest.approx(sum(row["accuracy"] for row in ours[form]) / len(ours[form]) / 100)
 
 
-def test_inspect_refuses_wrong_settings(data: Path, tmp_path: Path) -> None:
-    program = (
-        "import sys\nfrom inspect_ai._util.error import PrerequisiteError\n"
-        "from travlr.harness.inspect_tasks import tasks\n"
-        "for name, value in (s.split('=') for s in sys.argv[2:]):\n"
-        "    try:\n        tasks['cardinality'](**{'data': sys.argv[1], name: value})\n"
-        "    except PrerequisiteError as error:\n        print(error.message.removeprefix('ERROR: '))\n"
-        "print(sorted(tasks))\n"
-    )
-    wrong = ("setting=picture", "split=test", "form=essay", "prompt=none", f"data={tmp_path}")
-    out = run_in(environment("inspect"), "python", "-c", program, str(data), *wrong, folder=tmp_path)
-    lines = [line for line in out.splitlines() if line.strip()]
-    assert [line.partition(":")[0] for line in lines[:4]] == list(wrong[:4])
-    assert str(tmp_path) in lines[4] and lines[5] == str(sorted([*TASKS, "match"]))
+def test_inspect_refuses_wrong_settings(inspected: Path) -> None:
+    refused, names = json.loads((inspected / "refused").read_text())
+    assert [line.partition(":")[0] for line in refused[:4]] == list(WRONG)
+    assert str(inspected) in refused[4] and names == sorted([*TASKS, "match"])
 
 
 # lmms-eval -----------------------------------------------------------------------------------------------------------
 
 
 def export(data: Path, folder: Path, *settings: str) -> Path:
-    code, _, problem = command("convert", str(data), str(folder), *settings)
-    assert code == 0, problem
+    assert convert_main([str(data), str(folder), *settings]) == 0
     return folder
 
 
@@ -203,17 +185,6 @@ def test_lmms_eval_scores_equal_ours(
                 assert {name: scores[name] for name in OBJECTS if scores[name]} == json.loads(row["objects"])
 
 
-def test_lmms_eval_runs_with_its_dummy_model(data: Path, tmp_path: Path) -> None:
-    export(data, tmp_path / "tasks", "format=lmms_eval", "setting=[image,caption]", "split=test_ood")
-    model = ["--model", "dummy", "--model_args", "response=true", "--tasks", "travlr_cardinality", "--limit", "10"]
-    results = lmms_results(tmp_path, *model)
-    outcomes = [score_reply("true", make_question(e)) for e in open_dataset(data)["test_ood"][:10]]
-    for setting in ("image", "caption"):
-        scores = results[f"travlr_cardinality_{setting}_test_ood"]
-        assert scores["accuracy"] == 0.5 and scores["couples_right"] == 0 == scores["unparsed"]
-        assert scores["macro_f1"] == measure_replies(outcomes).macro_f1 / 100
-
-
 def doc_of(data: Path, number: int) -> dict[str, Any]:
     """A row as lmms-eval gets it."""
     row = open_dataset(data)["test_ood"].columns().slice(number, 1).to_pylist()[0]
@@ -223,7 +194,7 @@ def doc_of(data: Path, number: int) -> dict[str, Any]:
 @pytest.mark.parametrize("task", PAPER)
 def test_lmms_eval_takes_every_task_and_form(task: str, tmp_path: Path) -> None:
     count = Count(train=20, validation=0, test_ind=0, test_ood=2)
-    data = write_data(tmp_path / task, TASKS[task].Config(count=count))
+    data = generated(tmp_path / task, TASKS[task].Config(count=count))
     for form in FORMS:
         folder = export(data, tmp_path / form, "format=lmms_eval", f"form={form}", "split=test_ood", "prompt=reason")
         loader: Any = type("Loader", (yaml.SafeLoader,), {})
@@ -246,14 +217,10 @@ def test_lmms_eval_takes_every_task_and_form(task: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("settings", "problem"),
-    [
-        (("format=lmms",), "format"),
-        (("format=lmms_eval", "form=essay"), "form"),
-        (("format=lmms_eval", "setting=picture"), "setting"),
-        (("format=lmms_eval", "workers=2"), "workers"),
-        (("format=parquet", "form=read"), "form"),
-    ],
-)
+    [(("format=lmms",), "format"), (("format=lmms_eval", "form=essay"), "form"),
+     (("format=lmms_eval", "setting=picture"), "setting"), (("format=lmms_eval", "workers=2"), "workers"),
+     (("format=parquet", "form=read"), "form")],
+)  # fmt: skip
 def test_convert_refuses_wrong_settings_of_an_export(
     settings: tuple[str, ...], problem: str, data: Path, tmp_path: Path
 ) -> None:

@@ -14,6 +14,7 @@ import torch
 from PIL import Image as pillow
 from safetensors.torch import save_file
 
+from tests.helpers import generated
 from train.config import Optimiser, RegionSettings, Run, Training
 from train.data.examples import Examples, VisualSettings
 from train.data.pixels import PUBLISHED, FilePictures, Statistics, scale_picture
@@ -25,7 +26,7 @@ from train.run import run, visual_settings
 from travlr import Cardinality
 from travlr.config import Count
 from travlr.formats.manifest import MANIFEST
-from travlr.generate import GenerateArguments, generate_dataset, renderer_of
+from travlr.generate import renderer_of
 
 WORDS = WordTokenizer(grammar_tokenizer())
 PAPER = renderer_of(Cardinality())
@@ -33,17 +34,13 @@ OTHER: Statistics = ((0.5, 0.4, 0.3), (0.2, 0.25, 0.1))
 SHORT = Training(steps=2, check_every=2, auxiliary_targets=False)
 
 
-@pytest.fixture(autouse=True)
-def one_thread() -> None:
-    torch.set_num_threads(1)
+pytestmark = pytest.mark.usefixtures("one_thread", "rules_not_fitted", "unaudited")
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("data") / "cardinality"
-    config = Cardinality(count=Count(train=40, validation=20, test_ind=20, test_ood=20))
-    generate_dataset(config, GenerateArguments(out=str(folder), workers=1), log=lambda line: None)
-    return folder
+    count = Count(train=40, validation=20, test_ind=20, test_ood=20)
+    return generated(tmp_path_factory.mktemp("data") / "cardinality", Cardinality(count=count))
 
 
 @pytest.fixture(scope="module")

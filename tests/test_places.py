@@ -111,35 +111,6 @@ def test_models_see_where_objects_are(name: str, options: dict[str, Any], region
 # Features ------------------------------------------------------------------------------------------------------------
 
 
-def test_features_keep_width_sign_and_content() -> None:
-    grid = random_grid(World(), 30)
-    alone, whole = (make_regions(RegionSettings(), scenes_of(PAPER, grid), boxes) for boxes in (True, False))
-    (own, boxes, mask), (features, same_boxes, same_mask) = (arrays.take(np.arange(30)) for arrays in (alone, whole))
-    np.testing.assert_array_equal(boxes, same_boxes)
-    np.testing.assert_array_equal(mask, same_mask)
-    assert features.shape == own.shape and features.dtype == np.float32
-    assert (features >= own).all() and not features[~mask].any()
-    assert 0.5 < np.square(features[mask]).mean() / np.square(own[mask]).mean() < 4
-
-
-def test_features_give_place_and_content_linearly() -> None:
-    """A least-squares reader of shapes and centres, made on some pictures, reads others to a fifth of a cell."""
-    kinds = World().kinds
-    shapes = np.array([World().shapes.index(shape) for _, shape, _ in kinds])
-    grid = random_grid(World(), 400, share=0.2)
-    arrays = make_regions(RegionSettings(), scenes_of(PAPER, grid), takes_boxes=False)
-    features, boxes, mask = arrays.take(np.arange(400))
-    content = shapes[arrays.index[:-1][:, : mask.shape[1]][mask] - 1]
-    centres = (boxes[mask][:, :2] + boxes[mask][:, 2:]) / 2
-    targets = np.concatenate([centres, np.eye(len(World().shapes))[content]], 1)
-    half = len(targets) // 2
-    centred = features[mask] - features[mask].mean(0)
-    weights, *_ = np.linalg.lstsq(centred[:half], targets[:half] - targets[:half].mean(0), rcond=1e-4)
-    read = centred[half:] @ weights + targets[:half].mean(0)
-    assert np.abs(read[:, :2] - centres[half:]).mean() < 1 / 30
-    assert (read[:, 2:].argmax(1) == content[half:]).mean() > 0.98
-
-
 def test_surroundings_fall_off_with_distance() -> None:
     def felt(*cells: int) -> np.ndarray:
         """What the object in cell 0 sees of a red circle in other cells: how its features grow."""

@@ -5,23 +5,17 @@ from __future__ import annotations
 import itertools
 import json
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import splits
 from tests.helpers import config_of
-from travlr import Example, GenerateArguments, generate_dataset, iterate
-from travlr.baselines import best_unbound, score_baselines
+from travlr import Example, iterate
 from travlr.config import Config
 from travlr.generate import generator
 from travlr.scene import SPLITS
-from travlr.tasks import PAPER, TASKS
-
-# What rules without binding reach on full-size strict data, percent (docs/strict.md). A sample of 2,000 may be three
-# points above it.
-BOUNDS = {"cardinality": 85.1, "quantifiers": 66.3, "comparison": 77.7, "spatiality": 66.8}
+from travlr.tasks import TASKS
 
 CONFIGS: dict[str, list[str]] = {
     "spatiality": ["task=spatiality", "preset=strict"],
@@ -31,7 +25,7 @@ CONFIGS: dict[str, list[str]] = {
     ],
     "cardinality": ["task=cardinality", "preset=strict"],
     "cardinality by colour": ["task=cardinality", "preset=strict", "query_by=colour"],
-    "cardinality in two sizes": ["task=cardinality", "preset=strict", "world.sizes=[small,large]", "image.cell=96"],
+    "cardinality in two sizes": ["task=cardinality", "preset=strict", "world.sizes=[small,large]"],
     "quantifiers": ["task=quantifiers", "preset=strict"],
     "quantifiers by colour": ["task=quantifiers", "preset=strict", "query_by=colour"],
     "quantifiers by both": ["task=quantifiers", "preset=strict", "query_by=both", "numbers=[2,5]"],
@@ -42,10 +36,10 @@ CONFIGS: dict[str, list[str]] = {
 
 @pytest.fixture(scope="module", params=CONFIGS)
 def config(request: pytest.FixtureRequest) -> Config:
-    return config_of(*CONFIGS[request.param])
+    return config_of(*CONFIGS[request.param], "style.image=plain", "image.cell=40")  # pictures are not looked at
 
 
-def couples_of(config: Config, split: str, number: int = 60) -> list[tuple[Example, Example]]:
+def couples_of(config: Config, split: str, number: int = 40) -> list[tuple[Example, Example]]:
     examples = list(iterate(config, split, 0, 2 * number))
     return list(zip(examples[0::2], examples[1::2], strict=True))
 
@@ -54,9 +48,8 @@ def order_of(example: Example) -> list[tuple[str, str]]:
     return [(o.colour, o.shape) for o in example.scene]
 
 
-@pytest.mark.parametrize("split", SPLITS)
-def test_strict_couples_keep_every_unbound_statistic(config: Config, split: str) -> None:
-    for one, other in couples_of(config, split):
+def test_strict_couples_keep_every_unbound_statistic(config: Config) -> None:
+    for one, other in [couple for split in SPLITS for couple in couples_of(config, split)]:
         assert (one.query, one.answer) == (other.query, not other.answer)
         assert {(o.row, o.column) for o in one.scene} == {(o.row, o.column) for o in other.scene}
         for words in ("colour", "shape", "size"):
@@ -107,15 +100,6 @@ def test_strict_cardinality_balances_other_shapes_with_the_number() -> None:
     frequency = {answer: [counts.count(n) / len(counts) for n in range(4)] for answer, counts in numbers.items()}
     best_rule = sum(map(max, zip(*frequency.values(), strict=True))) / 2
     assert best_rule < 0.72  # 2/3, where counts allow
-
-
-@pytest.mark.parametrize("task", PAPER)
-def test_strict_unbound_rules_stay_within_their_bounds(task: str, tmp_path: Path) -> None:
-    count = ["count.train=6000", "count.validation=0", "count.test_ind=2000", "count.test_ood=2000"]
-    config = config_of(f"task={task}", "preset=strict", *count, "image.cell=8", "style.image=plain")
-    generate_dataset(config, GenerateArguments(out=str(tmp_path / "d"), workers=1), log=lambda line: None)
-    results = score_baselines(tmp_path / "d")
-    assert all(best.accuracy < BOUNDS[task] + 3 for best in best_unbound(results).values())
 
 
 def test_strict_comparison_numbers_predict_as_documented() -> None:

@@ -16,7 +16,7 @@ from render.image import IMAGE_STYLES, make_renderer
 from render.text import CAPTION_STYLES, make_captioner
 from tests.helpers import page_data, write
 from tests.test_audit import Rows, change_rows, failed
-from train.config import Optimiser, RegionSettings, Run, Training
+from train.config import RegionSettings, Run, Training
 from train.data.pixels import Pictures, normalise_pixels, scale_picture
 from train.data.sources import TrainingDataset
 from train.data.text import WordTokenizer, grammar_tokenizer, tokenise, vocabulary
@@ -32,7 +32,9 @@ from travlr.formats.card import card_files
 from travlr.formats.columns import scene_of
 from travlr.formats.manifest import read_manifest
 from travlr.generate import Generator
+from travlr.scene import SPLITS
 
+pytestmark = pytest.mark.usefixtures("rules_not_fitted")
 STYLES = {f"image-{name}": Style(image=name) for name in IMAGE_STYLES if name != "plain"}
 STYLES |= {f"caption-{name}": Style(caption=name) for name in CAPTION_STYLES if name != "sentences"}
 BOTH = Style(image="jitter", caption="ascii")
@@ -64,25 +66,15 @@ def test_audit_passes_every_style(name: str, clean: Path) -> None:
 
 @pytest.mark.parametrize("name", STYLES)
 def test_generate_style_changes_pictures_or_captions_alone(name: str, clean: Path) -> None:
-    plain, other = Generator(SMALL), Generator(styled(STYLES[name]))
-    before, after = (maker.table("train", 0, 40) for maker in (plain, other))
+    before, after = (Generator(config).table("train", 0, 40) for config in (SMALL, styled(STYLES[name])))
     changed = {column for column in before.column_names if not before[column].equals(after[column])}
     assert changed == ({"image"} if name.startswith("image") else {"caption"})
 
 
 def test_audit_passes_other_worlds_in_every_style(tmp_path: Path) -> None:
-    world = World(
-        colours=("red", "pink", "black"),
-        shapes=("star", "trapezium", "circle"),
-        sizes=("small", "large"),
-        columns=9,
-        rows=11,
-    )
-    few: dict[str, Any] = {
-        "count": Count(train=20, validation=20, test_ind=20, test_ood=20),
-        "world": world,
-        "image": Image(cell=41),
-    }
+    colours, shapes, sizes = ("red", "pink", "black"), ("star", "trapezium", "circle"), ("small", "large")
+    world = World(colours=colours, shapes=shapes, sizes=sizes, columns=9, rows=11)
+    few: dict[str, Any] = {"world": world, "image": Image(cell=41), "count": {split: 20 for split in SPLITS}}
     for number, (image, caption) in enumerate(zip(IMAGE_STYLES, itertools.cycle(CAPTION_STYLES), strict=False)):
         kind, settings = ((Spatiality, {"distractors": [0, 4]}), (Quantifiers, {"query_by": "both"}))[number % 2]
         write(tmp_path / image, kind(**few | settings, style=Style(image=image, caption=caption)))
@@ -118,9 +110,8 @@ def test_in_reading_order_sorts_objects_as_the_caption(clean: Path) -> None:
 @pytest.mark.parametrize("name", STYLES)
 def test_card_and_page_show_the_caption_of_each_style(name: str, clean: Path) -> None:
     folder = clean / name
-    manifest = read_manifest(folder)
     row = Generator(styled(STYLES[name])).table("train", 0, 1).to_pylist()[0]
-    card = card_files(manifest, row)["README.md"].decode()
+    card = card_files(read_manifest(folder), row)["README.md"].decode()
     assert card == (folder / "README.md").read_text()
     shown = page_data(make_page(folder, examples=5), "examples-data")["cards"][0]
     assert shown["plain"] == (STYLES[name].caption != "sentences")
@@ -213,9 +204,8 @@ def test_features_of_empty_cells_and_blank_pictures(style: str) -> None:
     assert not np.allclose(regions.table[index[3]], white)
 
 
-@pytest.mark.parametrize("side", [48, 50])
 @pytest.mark.parametrize("style", IMAGE_STYLES)
-def test_pixels_equal_the_scaled_picture(style: str, side: int) -> None:
+def test_pixels_equal_the_scaled_picture(style: str, side: int = 50) -> None:
     renderer = make_renderer(style, World(), 40, {"medium": 0.7})
     grid = np.where(np.arange(3 * 36).reshape(3, 36) % 5, 0, 7)
     grid[1] = 0
@@ -225,24 +215,16 @@ def test_pixels_equal_the_scaled_picture(style: str, side: int) -> None:
         np.testing.assert_allclose(pixels[row], normalise_pixels(due[None])[0].numpy(), atol=1e-6)
 
 
-@pytest.fixture(scope="module")
-def small_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("runs")
-
-
-def tiny(data: Path, runs: Path, **changes: Any) -> Run:
-    values: dict[str, Any] = {"size": "tiny", "precision": "float32", "device": "cpu"}
-    values |= {"training": Training(steps=2, check_every=2), "optimiser": Optimiser(batch_size=6)}
-    return Run(data=str(data), runs=str(runs), **(values | changes))
-
-
-@pytest.mark.usefixtures("one_thread")
-@pytest.mark.parametrize("name", STYLES)
-def test_train_runs_in_every_style(name: str, clean: Path, small_runs: Path) -> None:
-    model = "albef" if name in ("image-labelled", "image-jitter", "caption-table") else "uniter"
-    rows = run(tiny(clean / name, small_runs, model=model, setting="image+caption"), log=lambda line: None)
-    assert len(rows) == 6
-    assert len(list(small_runs.glob("*/settings.yaml"))) >= 1
+@pytest.mark.usefixtures("one_thread", "unaudited")
+@pytest.mark.parametrize(
+    ("name", "model"), [("image-labelled", "uniter"), ("image-jitter", "albef"), ("caption-ascii", "uniter")]
+)
+def test_train_runs_on_styles(name: str, model: str, clean: Path, tmp_path: Path) -> None:
+    config = Run(
+        data=str(clean / name), runs=str(tmp_path), model=model, setting="image+caption", size="tiny",
+        precision="float32", device="cpu", training=Training(steps=2, check_every=2),
+    )  # fmt: skip
+    assert len(run(config, log=lambda line: None)) == 6
 
 
 def test_run_id_differs_between_styles(clean: Path) -> None:

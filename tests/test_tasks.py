@@ -14,7 +14,7 @@ from render.captions.sentences import Captioner
 from travlr.config import Config, Count, Image
 from travlr.sampling.sampler import make_sampler
 from travlr.scene import COLOURS, IN_DISTRIBUTION, SHAPES, SIZES, SPLITS, Batch, World
-from travlr.tasks import TASKS, query_text
+from travlr.tasks import query_text
 from travlr.tasks.cardinality import Cardinality
 from travlr.tasks.comparison import Comparison, HeldOutComparisons
 from travlr.tasks.quantifiers import HeldOutQuantified, Quantifiers
@@ -111,13 +111,13 @@ class Rows:
     """Examples of a batch as texts."""
 
     def __init__(self, task: Any, batch: Batch) -> None:
-        self.captions = Captioner(task.world).captions(batch)
+        self.task, self.batch = task, batch
         self.queries = [query_text(batch.queries[q]) for q in batch.query]
         self.pairs = [batch.pairs[p] for p in batch.pair]
         self.answers = [bool(a) for a in batch.answer]
 
     def __iter__(self) -> Iterator[tuple[str, str, tuple[str, ...], bool]]:
-        return zip(self.captions, self.queries, self.pairs, self.answers, strict=True)
+        return zip(Captioner(self.task.world).captions(self.batch), self.queries, self.pairs, self.answers, strict=True)
 
 
 def rows_of(task: Any, split: str, count: int) -> Rows:
@@ -132,25 +132,29 @@ def tasks() -> dict[str, Any]:
 # The contract --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("split", SPLITS)
 @pytest.mark.parametrize("name", ALL)
-def test_examples_have_the_answers_and_pairs_of_their_texts(tasks: dict[str, Any], name: str, split: str) -> None:
-    for caption, query, pair, answer in rows_of(tasks[name], split, 600):
-        assert truth(read_caption(caption), query)[:2] == (answer, pair), (caption, query)
-
-
-@pytest.mark.parametrize("name", ALL)
-def test_examples_hold_pairs_and_queries_apart(tasks: dict[str, Any], name: str) -> None:
-    task = tasks[name]
-    pairs_and_queries: dict[str, tuple[set[Any], set[Any]]] = {}
+def test_examples_have_the_answers_and_pairs_of_their_texts(tasks: dict[str, Any], name: str) -> None:
     for split in SPLITS:
-        rows = rows_of(task, split, 4000)
-        pairs_and_queries[split] = (set(rows.pairs), set(rows.queries))
+        for caption, query, pair, answer in rows_of(tasks[name], split, 300):
+            assert truth(read_caption(caption), query)[:2] == (answer, pair), (caption, query)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_examples_hold_splits_apart_and_never_repeat(tasks: dict[str, Any], name: str) -> None:
+    """As a set of objects with a query text, within and across splits, streamed training examples included."""
+    task, scenes = tasks[name], set[tuple[bytes, str]]()
+    pairs: dict[str, set[Any]] = defaultdict(set)
+    queries: dict[str, set[str]] = defaultdict(set)
+    for split, start in [(s, 0) for s in SPLITS] + [("train", 40_000)]:
+        rows = Rows(task, task.examples(split, start, start + 2000))
+        pairs[split] |= set(rows.pairs)
+        queries[split] |= set(rows.queries)
+        scenes |= {(grid.tobytes(), query) for grid, query in zip(rows.batch.grid, rows.queries, strict=True)}
+    assert len(scenes) == 5 * 2000
     held_out = {tuple(p) for p in task.held_out()["pairs"]}
-    assert pairs_and_queries["test_ood"][0] == held_out
+    assert pairs["test_ood"] == held_out
     for split in IN_DISTRIBUTION:
-        assert not pairs_and_queries[split][0] & held_out
-        assert not pairs_and_queries[split][1] & pairs_and_queries["test_ood"][1]
+        assert not pairs[split] & held_out and not queries[split] & queries["test_ood"]
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -182,46 +186,28 @@ def test_examples_are_balanced_at_every_length(tasks: dict[str, Any], name: str,
     assert max(counts) - everything <= 2 or everything == 0
 
 
-@pytest.mark.parametrize("name", ALL)
-def test_examples_never_repeat(tasks: dict[str, Any], name: str) -> None:
-    """As a set of objects with a query text, within and across splits, streamed training examples included."""
-    scenes: set[tuple[bytes, str]] = set()
-    total = 0
-    for split, start in [(s, 0) for s in SPLITS] + [("train", 40_000)]:
-        batch = tasks[name].examples(split, start, start + 4000)
-        texts = [query_text(q) for q in batch.queries]
-        scenes |= {(grid.tobytes(), texts[q]) for grid, q in zip(batch.grid, batch.query, strict=True)}
-        total += 4000
-    assert len(scenes) == total
-
-
 SCANT: dict[str, Config] = {
     "spatiality": Spatiality(
         world=World(colours=("red", "blue"), shapes=("circle", "square"), columns=3, rows=3), count=SMALL
     ),
     "cardinality": Cardinality(
         world=World(colours=("red",), shapes=("circle", "pentagon"), columns=4, rows=2),
-        numbers=[1, 4],
-        held_out={"circle": [1, 2], "pentagon": [1, 2]},
-        distractors=[2, 3],
-        preset="released",
+        numbers=[1, 4], held_out={"circle": [1, 2], "pentagon": [1, 2]}, distractors=[2, 3], preset="released",
         count=Count(train=2, validation=0, test_ind=0, test_ood=2),
     ),
     "quantifiers": Quantifiers(
         world=World(colours=("red", "blue"), shapes=("circle", "square"), columns=3, rows=2),
-        numbers=[1, 2],
-        distractors=[0, 2],
+        numbers=[1, 2], distractors=[0, 2],
         held_out=HeldOutQuantified(numbers=[[2, 2]], attributes=[["circle", "red"]]),
         count=Count(train=4, validation=2, test_ind=2, test_ood=2),
     ),
     "comparison": Comparison(
         world=World(colours=("red",), shapes=("circle", "square", "star"), columns=3, rows=2),
-        numbers=[1, 3],
-        distractors=[1, 1],
+        numbers=[1, 3], distractors=[1, 1],
         held_out=HeldOutComparisons(differences_above=1, attributes=[["circle", "star"]]),
         count=Count(train=2, validation=0, test_ind=0, test_ood=2),
     ),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", SCANT)
@@ -241,28 +227,6 @@ def test_sampler_exhausts_scant_worlds_and_refuses_more(name: str) -> None:
     wanted = task.limits["train"] + 1
     with pytest.raises(ValueError, match=rf"count\.train={wanted}.*at most {wanted - 1} .*train"):
         make_sampler(type(config)(**{**vars(config), "count": Count(train=wanted)}))
-
-
-def far_from_uniform(counts: np.ndarray) -> float:
-    """Standard deviations between the chi-squared statistic of the counts and what a uniform draw gives."""
-    expected = counts.sum() / counts.size
-    freedom = counts.size - 1
-    return abs(((counts - expected) ** 2 / expected).sum() - freedom) / np.sqrt(2 * freedom)
-
-
-@pytest.mark.parametrize("split", SPLITS)
-@pytest.mark.parametrize("task", PAPER)
-def test_examples_have_uniform_places_colours_and_order(tasks: dict[str, Any], task: str, split: str) -> None:
-    batch = tasks[task].examples(split, 0, 20_000)
-    used = batch.order >= 0
-    first = batch.order[:, 0]  # one object each, so that the draws are independent
-    kinds = batch.grid[np.arange(len(first)), first]
-    if TASKS[task].decided_by != "place":  # held-out columns and rows are not uniform
-        assert far_from_uniform(np.bincount(first, minlength=36)) < 5
-    if task != "quantifiers" and TASKS[task].decided_by != "place":  # held-out attributes are not uniform
-        assert far_from_uniform(np.bincount((kinds - 1) % 5, minlength=5)) < 5
-    earlier = (batch.order[:, 0] < batch.order[:, 1])[used[:, 1]]
-    assert abs(earlier.mean() - 0.5) < 5 * 0.5 / np.sqrt(len(earlier))
 
 
 @pytest.mark.parametrize("task", PAPER)
@@ -291,20 +255,10 @@ def test_spatiality_holds_out_the_papers_columns_and_rows(tasks: dict[str, Any])
     assert len(queries) == 119  # 20 % of the 595 pairs of 35 objects
 
 
-def test_spatiality_shows_three_different_objects(tasks: dict[str, Any]) -> None:
-    for caption, *_ in rows_of(tasks["spatiality"], "train", 1000):
-        assert len({o[:2] for o in read_caption(caption)}) == 3
-
-
 HELD_OUT_NUMBERS = {
-    "circle": {1, 5},
-    "hexagon": {2, 4},
-    "octagon": {3, 5},
-    "square": {4, 6},
-    "star": {1, 3},
-    "triangle": {2, 6},
+    "circle": {1, 5}, "hexagon": {2, 4}, "octagon": {3, 5}, "square": {4, 6}, "star": {1, 3}, "triangle": {2, 6},
     "pentagon": {2, 5},
-}
+}  # fmt: skip
 
 
 def test_cardinality_shows_no_held_out_number_but_the_queried(tasks: dict[str, Any]) -> None:
@@ -317,13 +271,6 @@ def test_cardinality_shows_no_held_out_number_but_the_queried(tasks: dict[str, A
                 assert is_held_out == (split == "test_ood" and shape == pair[0]), (shape, number, split)
 
 
-def test_cardinality_false_queries_name_a_number_of_their_split(tasks: dict[str, Any]) -> None:
-    for split in ("train", "test_ood"):
-        for _, query, pair, _ in rows_of(tasks["cardinality"], split, 1000):
-            number = int(re.findall(r"\d+", query)[0])
-            assert (number in HELD_OUT_NUMBERS[pair[0]]) == (split == "test_ood")
-
-
 @pytest.mark.parametrize("name", ["cardinality", "quantifiers", "cardinality by colour", "quantifiers by both"])
 def test_cardinality_query_and_total_predict_nothing(tasks: dict[str, Any], name: str) -> None:
     """For each query text each total is as often true as false, to the example."""
@@ -333,27 +280,6 @@ def test_cardinality_query_and_total_predict_nothing(tasks: dict[str, Any], name
     assert set(counts.values()) == {0}
 
 
-def test_cardinality_released_total_predicts_the_answer(tasks: dict[str, Any]) -> None:
-    """The rule of query text and total, fitted on one half, is right well above chance on the other."""
-    table: dict[tuple[str, int], int] = defaultdict(int)
-    right = 0
-    rows = list(rows_of(tasks["cardinality as released"], "train", 20_000))
-    for i, (caption, query, _, answer) in enumerate(rows):
-        key = query, len(read_caption(caption))
-        if i < 10_000:
-            table[key] += 1 if answer else -1
-        else:
-            right += (table[key] > 0) == answer
-    assert 0.58 < right / 10_000 < 0.66
-
-
-def regions(caption: str, query: str) -> dict[str, int]:
-    first, second = truth(read_caption(caption), query)[2].split("|")
-    objects = read_caption(caption)
-    x, y = set(having(first, objects)), set(having(second, objects))
-    return {"both": len(x & y), "first": len(x - y), "second": len(y - x), "rest": len(set(objects) - x - y)}
-
-
 def test_quantifiers_hold_out_the_papers_pairs_reversed_for_some(tasks: dict[str, Any]) -> None:
     listed = {("1", "3"), ("1", "4"), ("1", "5"), ("2", "4"), ("4", "4")}
     out = pairs_in(tasks["quantifiers"], "test_ood")
@@ -361,28 +287,6 @@ def test_quantifiers_hold_out_the_papers_pairs_reversed_for_some(tasks: dict[str
     for quantifier, a, b in out:
         assert ((b, a) if quantifier == "some" else (a, b)) in listed
     assert len(pairs_in(tasks["quantifiers"], "train")) == 6 * 20
-
-
-def test_quantifiers_differ_from_their_complement_in_one_region(tasks: dict[str, Any]) -> None:
-    """The set not asked about has the same sizes as often for true as for false; all regions are filled but one."""
-    sizes: dict[str, Counter[int]] = defaultdict(Counter)
-    for caption, query, pair, _ in rows_of(tasks["quantifiers"], "train", 9600):  # 40 rounds
-        sizes_of = regions(caption, query)
-        sizes[pair[0]][sizes_of["first" if "only" in pair[0] else "second"]] += 1
-        empty = [name for name in ("both", "first", "second") if not sizes_of[name]]
-        assert empty == {"all": ["first"], "none": ["both"], "only": ["second"]}.get(pair[0], [])
-        assert 2 <= sizes_of["rest"] <= 8
-        assert max(sizes_of["both"], sizes_of["first"], sizes_of["second"]) <= 5
-    for vacant, other in (("all", "not all"), ("none", "some"), ("only", "not only")):
-        assert sizes[vacant] == sizes[other]
-
-
-def test_quantifiers_released_are_solved_without_the_set(tasks: dict[str, Any]) -> None:
-    for caption, query, _, answer in rows_of(tasks["quantifiers as released"], "train", 1000):
-        sizes_of = regions(caption, query)
-        spare = sizes_of["first" if "nly" in query else "second"]
-        vacant = query.startswith(("All", "None", "Only"))
-        assert answer == ((spare > 0) == vacant)
 
 
 def test_comparison_trains_on_differences_up_to_three(tasks: dict[str, Any]) -> None:
@@ -462,11 +366,11 @@ def configs(draw: st.DrawFn) -> Config:
     return draw(st.sampled_from(choices))()
 
 
-MOST = 150  # examples of each split
+MOST = 60  # examples of each split
 
 
 @given(configs())
-@settings(max_examples=150, suppress_health_check=list(HealthCheck))
+@settings(max_examples=80, suppress_health_check=list(HealthCheck))
 def test_sampler_keeps_its_promises_for_any_config(config: Config) -> None:
     try:
         task = make_sampler(config)
