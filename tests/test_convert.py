@@ -205,10 +205,8 @@ def test_convert_refuses_a_picture_outside_the_folder(published: Path) -> None:
 # The command ---------------------------------------------------------------------------------------------------------
 
 
-def test_convert_command_refuses_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
-    for arguments in (["d", "e"], ["d", "e", "format=zip"]):
-        with pytest.raises((SystemExit, ValueError)) as error:
-            main(arguments)
-        assert "format" in str(error.value) + capsys.readouterr().err
+def test_convert_command_refuses_wrong_usage() -> None:
+    with pytest.raises(ValueError, match="format"):
+        main(["d", "e", "format=zip"])
     code, _, text = command("convert", "missing", "e", "format=original")
     assert code == 1 and one_line(text).startswith("convert: ")
