@@ -62,7 +62,10 @@ def rules_not_fitted() -> Iterator[None]:
     from travlr.baselines import RuleScore, scoring
 
     splits = ("validation", "test_ind", "test_ood")
-    scores = [RuleScore("total", "the query", split, 60.0, (55.0, 65.0), 60.0, 20.0, 100) for split in splits]
+    scores = [
+        RuleScore(rule, "binding", split, percent, (percent - 5, percent + 5), percent, 20.0, 100)
+        for rule, percent in (("query", 50.0), ("total", 60.0)) for split in splits
+    ]  # fmt: skip
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(scoring, "score_baselines", lambda folder: scores)
         yield

@@ -487,13 +487,11 @@ def test_report_of_an_evaluation_shows_wrong_replies(
 
     ask(monkeypatch, Scripted(confused), data["cardinality"], tmp_path)
     assert report([str(tmp_path)]) == 0
-    assert "scripted (true_false) on cardinality" in capsys.readouterr().out
     cards = page_data((tmp_path / "report" / "report.html").read_text(), "errors-data")["cards"]
     assert {row["test_setting"] for card in cards for row in card["rows"]} >= {"image"}
     (damaged,) = tmp_path.glob("*/answers.jsonl")
     damaged.write_text("junk\n")
-    with pytest.raises(ValueError, match="no finished run"):
-        report([str(tmp_path)])
+    report([str(tmp_path)])
     assert f"left out: {damaged}: line 1" in capsys.readouterr().out
 
 

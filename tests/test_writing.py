@@ -80,17 +80,17 @@ def test_write_shard_puts_a_thousand_rows_in_a_group(tmp_path: Path) -> None:
 def test_write_dataset_resumes_after_a_kill(whole: dict[str, str], tmp_path: Path) -> None:
     folder, moment = tmp_path / "d", 3  # shards
     code = (
-        "import os, signal, pathlib; from tests.helpers import write; from travlr import writing\n"
+        "import os, signal, sys; from travlr import Cardinality, GenerateArguments, generate_dataset, writing\n"
         "make = writing.write_shard\n"
         "def write_shard(path, tables, repeats):\n"
         f"    if len(list(path.parent.glob('*.parquet'))) == {moment}:\n"
         "        (path.parent / f'.{path.name}.abc.tmp').write_bytes(b'half')\n"
         "        os.kill(os.getpid(), signal.SIGKILL)\n"
         "    make(path, tables)\n"
-        "writing.write_shard = write_shard\n"
-        f"write(pathlib.Path({str(folder)!r}))"
+        "writing.write_shard, writing.ROWS_PER_SHARD = write_shard, 50\n"
+        "generate_dataset(Cardinality.model_validate_json(sys.argv[1]), GenerateArguments(out=sys.argv[2], workers=1))"
     )
-    assert command("", code=code)[0] == -signal.SIGKILL
+    assert command("", CONFIG, str(folder), code=code)[0] == -signal.SIGKILL
     with pytest.raises(ValueError, match="unfinished; run the command that began it again"):
         open_dataset(folder)
     made = {path: path.stat().st_mtime_ns for path in folder.glob("[!.]*.parquet")}

@@ -171,7 +171,7 @@ DEFAULT_JOB = GenerateArguments()
 def generate_dataset(config: Config, job: GenerateArguments = DEFAULT_JOB, log: Log = print) -> dict[str, Any]:
     """Write the dataset of a config, and return its manifest.
 
-    Raises `ValueError` as `Generator` and `write_dataset` do.
+    Raises `ValueError` as `Generator`, `write_dataset` and `check_export` do.
     """
     maker = generator(config)
     about = {
@@ -184,6 +184,7 @@ def generate_dataset(config: Config, job: GenerateArguments = DEFAULT_JOB, log: 
     folder = Path(job.out or f"data/{short_name(config.task)}")
     if job.format == "parquet":
         return write_dataset(folder, counts, about, tables, job.workers, job.overwrite, log)
+    check_export(job.format, folder, config)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent) as parquet:
         manifest = write_dataset(Path(parquet), counts, about, tables, job.workers, log=log)
@@ -222,8 +223,6 @@ def main(values: dict[str, Any]) -> None:
     except ValueError as error:
         raise UsageError(str(error)) from None
     try:
-        if job.format != "parquet":
-            check_export(job.format, Path(folder), config)
         manifest = generate_dataset(config, job)
     except UsageError as error:
         of_folder = str(error).startswith(f"{Path(folder)}: ")
