@@ -77,11 +77,13 @@ FIGURES: dict[str, FigureKind] = {
 def draw(figure: str, runs: Runs, **where: Any) -> Figure:
     """A figure of the runs whose results have these values: `draw("cells", runs, name="…", test_setting="image")`.
 
-    Raises `ValueError`, in one line, for an unof_tasks figure, or where there is nothing to draw.
+    Raises `ValueError`, in one line, for an unknown figure, or where there is nothing to draw.
     """
     if figure not in FIGURES:
         raise ValueError(f"figure {figure!r}: choose one of {', '.join(FIGURES)}")
     kind, results = FIGURES[figure], runs.choose(**where)
+    if kind.of in ("results", "curves"):  # evaluations have neither a training setting nor a curve
+        results = results[results["form"].isna()]
     with matplotlib.rc_context(STYLE):
         if kind.of == "results":
             return kind.draw(results)
@@ -98,16 +100,17 @@ def list_figures(runs: Runs) -> Iterator[tuple[str, str, dict[str, Any]]]:
     before all; then those of one run of each dataset, model and setting: converged, like a run of Table 2, of the
     lowest seed, and trained longest."""
     results = runs.trainings
-    of_tasks = results[results["task"].map(is_task)]
-    for task in sorted({*results["task"]} - {*of_tasks["task"]}):
+    rows_of_tasks = results[results["task"].map(is_task)]
+    for task in sorted({*results["task"]} - {*rows_of_tasks["task"]}):
         runs.skipped.append(f"no figures of the task {task}; name yours with --task")
-    for task in in_order(of_tasks["task"], TASKS):
+    for task in in_order(rows_of_tasks["task"], TASKS):
         for kind in in_order((kind for kind, one in FIGURES.items() if one.of in ("results", "curves")), ["transfer"]):
             yield kind, f"{kind}-{short_name(task)}", {"task": task}
-        digests = of_tasks.loc[(of_tasks["task"] == task) & of_tasks["dataset"].isin(runs.datasets), "dataset"].unique()
+        of_task = rows_of_tasks[rows_of_tasks["task"] == task]
+        digests = of_task.loc[of_task["dataset"].isin(runs.datasets), "dataset"].unique()
         for digest in digests:
             yield "dataset", f"dataset-{short_name(task)}-{digest[:8]}", {"dataset": digest, "task": task}
-    rows = of_tasks.drop_duplicates("name").assign(
+    rows = rows_of_tasks.drop_duplicates("name").assign(
         later=lambda rows: ~rows["converged"], other=lambda rows: rows["variant"] != "",
         shorter=lambda rows: -rows["steps"].fillna(0),
     )  # fmt: skip

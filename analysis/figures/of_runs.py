@@ -64,7 +64,7 @@ def has_setting(rows: pd.DataFrame, name: str) -> pd.Series:
 def sizes_of(results: pd.DataFrame) -> pd.DataFrame:
     """The results in the setting of training, of runs that differ in their training-set size, with `label`: what the
     runs of a line share. `streamed`: never repeats an example, so its size is all that it was trained on."""
-    rows = results[results["own"].fillna(False).astype(bool) & results["form"].isna()].copy()
+    rows = results[results["own"].fillna(False).astype(bool)].copy()
     rows["streamed"] = ~has_setting(rows, "training.examples")
     lines = label_runs(rows, ("training.examples",))
     sizes = rows[~rows["streamed"]].groupby(lines)["train_examples"].nunique()
@@ -121,7 +121,7 @@ def transfer_scores(results: pd.DataFrame) -> pd.DataFrame:
     in two settings and are left out. Its scores are means over the converged seeds, or over all where none has
     converged. low and high: of one run, the interval of its result; of several, the lowest and the highest score.
     """
-    rows = results[results["form"].isna() & ~has_setting(results, "start")].copy()
+    rows = results[~has_setting(results, "start")].copy()
     if not len(rows):
         raise ValueError("no runs to draw that were trained in one setting alone: choose others")
     place = ["label", "setting", "test_setting", "split"]
@@ -165,7 +165,7 @@ def draw_transfer(results: pd.DataFrame) -> Figure:
     return figure
 
 
-RULES = "text alone"
+RULES = "baselines"
 
 
 def rule_scores(results: pd.DataFrame) -> pd.Series:

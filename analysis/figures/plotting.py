@@ -127,12 +127,10 @@ def baseline_levels(results: pd.DataFrame, metric: str) -> dict[str, list[float]
 
 
 def baseline_lines(axes: Axes, results: pd.DataFrame, metric: str = "accuracy") -> None:
-    """Lines at the scores of rules that read the text alone; metric: see `baseline_levels`."""
+    """Lines at the scores of baseline rules; metric: see `baseline_levels`."""
     for (words, levels), dashes in zip(baseline_levels(results, metric).items(), cycle(DASHES), strict=False):
         for level in levels:
-            axes.axhline(
-                level, color="black", lw=1.1, ls=dashes, zorder=3, label=f"text alone: {words}", gid="baseline"
-            )
+            axes.axhline(level, color="black", lw=1.1, ls=dashes, zorder=3, label=f"baseline: {words}", gid="baseline")
 
 
 # Cells ---------------------------------------------------------------------------------------------------------------

@@ -59,8 +59,9 @@ def sections(runs: Runs) -> list[Section]:
         parts.append(Section("Objects in replies to form=read", READ_NOTE, reading_table(results)))
         if len(table := reading_table_by_place(answers[answers["form"] == "read"], runs, results)):
             parts.append(Section("Objects found by their number and place", "Percent of the objects.", table))
-    if len(answers):
-        parts.append(Section("Accuracy by the items of the pair", "Percent of right answers.", pair_table(answers)))
+    judged = answers[answers["name"].isin(results.loc[results["accuracy"].notna(), "name"])]
+    if len(judged):
+        parts.append(Section("Accuracy by the items of the pair", "Percent of right answers.", pair_table(judged)))
     losses = count_losses(results)
     if len(losses):
         parts.append(Section("Where evaluated models lose accuracy", LOSS_NOTE, draw_losses(losses)))
@@ -83,9 +84,10 @@ ACCURACY_NOTE = (
     "where a column has several datasets."
 )
 METRICS_NOTE = (
-    "Percent. Couples: both examples of a couple right. Bias: the answer that is given more often than it is right, "
-    "and by how many points. Gap: accuracy from captions minus that of the line. Same answer: as from captions, and "
-    "what independent answers of the same frequencies would give. Both are of examples with an answer in both settings."
+    "Percent. Ranked: couples whose true example scores higher. Couples: both examples of a couple right. Bias: the "
+    "answer that is given more often than it is right, and by how many points. Gap: accuracy from captions minus that "
+    "of the line. Same answer: as from captions, and what independent answers of the same frequencies would give. Both "
+    "are of examples with an answer in both settings."
 )
 READ_NOTE = "Percent of the objects in the scenes. Invented objects are in the reply, but not in the scene."
 LOSS_NOTE = (
@@ -131,7 +133,9 @@ def metrics_table(results: pd.DataFrame, answers: pd.DataFrame) -> pd.DataFrame:
     for row in results.sort_values([*LINE, *CELL]).to_dict("records"):
         line = {name: row[name] for name in (*LINE, "task", "split")} | {"sees": row["test_setting"]}
         line |= {"examples": f"{row['examples']:,}", "accuracy": _percent(row["accuracy"])}
-        line["macro-F1 [95 %]"] = f"{row['macro_f1']:.1f} [{row['interval_low']:.1f}, {row['interval_high']:.1f}]"
+        line["ranked"] = _percent(row["ranked"])
+        if pd.notna(row["macro_f1"]):
+            line["macro-F1 [95 %]"] = f"{row['macro_f1']:.1f} [{row['interval_low']:.1f}, {row['interval_high']:.1f}]"
         line |= {"couples": _percent(row["couples_right"]), "no answer": _percent(row["unparsed"])}
         line["bias"] = f"{row['bias']:+.1f} {row['bias_answer']}" if isinstance(row["bias_answer"], str) else ""
         line["calibrated"] = _percent(row["calibrated_accuracy"])

@@ -14,10 +14,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from render.png import decode
 from render.text import CAPTION_STYLES
 from travlr.audit.corpus import Check, check_corpus
-from travlr.audit.rows import ROW_CHECKS, Rules, examine_row, thing
+from travlr.audit.rows import ROW_CHECKS, Rules, difference, examine_row, thing
 from travlr.audit.shortcuts import ABOUT, QUERY, TOTAL, UNAVOIDABLE
 from travlr.formats.columns import content_digest, read_shard, report_damage, rows_digest, scene_of
 from travlr.formats.manifest import MANIFEST, file_problem, read_manifest
@@ -174,21 +173,6 @@ def compare_again(rules: Rules, table: pa.Table, split: str, start: int, finding
         problem = difference(row, other)
         findings.check(GENERATED, split, problem and f"{split} row {number}: {problem}")
         findings.totals[COMPRESSED] += not problem and row != other
-
-
-def difference(row: dict[str, Any], due: dict[str, Any]) -> str:
-    """The first column in which two rows differ, and how; empty where none does. Of pictures, pixels are compared."""
-    for name, value in due.items():
-        if name == "image" and row[name] != value:
-            try:
-                same = decode(row[name]["bytes"]).tobytes() == decode(value["bytes"]).tobytes()
-            except (ValueError, TypeError):
-                same = False
-            if not same or row[name]["path"] != value["path"]:
-                return "image is another picture"
-        elif row[name] != value:
-            return f"{name} is {str(row[name])[:200]}, not {str(value)[:200]}"
-    return ""
 
 
 # The lines of the report ---------------------------------------------------------------------------------------------

@@ -194,3 +194,18 @@ def picture_problem(data: bytes, objects: Scene, renderer: Renderer) -> str:
     differs = (renderer.cells_in(pixels) != renderer.rgb_sprites[renderer.tiles(grid)[0]]).any(axis=(1, 2, 3))
     row, column = np.divmod(int(differs.argmax()), world.columns)
     return f"differs at {column_name(column)} {row + 1}" if differs.any() else ""
+
+
+def difference(row: dict[str, Any], due: dict[str, Any]) -> str:
+    """The first column in which two rows differ, and how; empty where none does. Of pictures, pixels are compared."""
+    for name, value in due.items():
+        if name == "image" and row[name] != value:
+            try:
+                same = decode(row[name]["bytes"]).tobytes() == decode(value["bytes"]).tobytes()
+            except (ValueError, TypeError):
+                same = False
+            if not same or row[name]["path"] != value["path"]:
+                return "image is another picture"
+        elif row[name] != value:
+            return f"{name} is {str(row[name])[:200]}, not {str(value)[:200]}"
+    return ""

@@ -113,10 +113,10 @@ class RejectionSampler:
         """
         pairs = {pair for of_query in frequencies for counts in of_query for pairs in counts for pair in pairs}
         nouns = {tuple(sorted(self.task.nouns(q.args) or map(str, q.args))) for q in self.queries}
-        given = {name: [tuple(map(str, part)) for part in parts] for name, parts in self.task.held_out.items()}
-        for attempt in range(1 if len(given) == 2 else ATTEMPTS):
-            queries = given.get("queries", _part_of(nouns, attempt))
-            self._held_out_pairs = set(given.get("pairs", _part_of(pairs, attempt)))
+        held_out = {name: [tuple(map(str, part)) for part in parts] for name, parts in self.task.held_out.items()}
+        for attempt in range(1 if len(held_out) == 2 else ATTEMPTS):
+            queries = held_out.get("queries", _part_of(nouns, attempt))
+            self._held_out_pairs = set(held_out.get("pairs", _part_of(pairs, attempt)))
             self._held_out_queries = [frozenset(part) for part in queries]
             self._query_is_out = [self._is_held_out(query) for query in range(len(self.queries))]
             plans = {side: self._make_plan(side, frequencies) for side in ("in", "out")}
