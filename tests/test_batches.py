@@ -149,13 +149,13 @@ def test_consistency_uses_each_unlabelled_pair_once() -> None:
     assert unlabelled_pairs(replace(parts, run=parts.run.changed(method="supervised")).run, 2000) == 0
 
 
-def test_inputs_every_shares_out_sides() -> None:
+def test_inputs_take_shares_out_sides() -> None:
     maker = generator(TASKS["cardinality"].Config())
     training = Training(steps=1, check_every=1)
     batch = next(iter(training_schedule(parts_of(maker, training=training, method="consistency")).epoch(0)))
     assert batch.sides is not None
     for rank in range(2):
-        for whole, half in zip(batch.sides, batch.every(2, rank).sides or (), strict=True):
+        for whole, half in zip(batch.sides, batch.take(slice(rank, None, 2)).sides or (), strict=True):
             assert len(half) == 5 and half.tokens.equal(whole.tokens[rank::2])
             assert half.targets is not None and whole.targets is not None
             assert half.targets.equal(whole.targets[rank::2])

@@ -30,7 +30,7 @@ from train.data.text import WordTokenizer, grammar_tokenizer
 from train.learning.testing import predict
 from train.models import MODELS, make_model
 from train.models.albef import Albef, fit_positions
-from train.models.layers import Model, Shape, fast_dropout
+from train.models.layers import Model, Shape, fast_dropout, first_token
 from train.models.loading import load_published, pixel_statistics, read_checkpoint, rename_key, tokenizer_of
 from train.models.lxmert import lxmert_config
 from train.models.uniter import Uniter
@@ -223,7 +223,7 @@ def test_attend_gives_the_numbers_and_gradients_of_the_library(name: str) -> Non
         out = reference(
             batch.tokens, batch.features, batch.boxes, batch.token_mask.double(), batch.region_mask.double()
         ).pooled_output
-    ours = model.encode(batch, image_states=False).pooled
+    ours = model.encode(batch, first_token(batch.tokens)).pooled
     torch.testing.assert_close(ours, out, rtol=0, atol=1e-12)
     target = torch.randn_like(out)
     (ours * target).sum().backward()
@@ -286,7 +286,7 @@ def test_model_keeps_the_contract(name: str, options: dict[str, Any]) -> None:
 def test_model_ignores_padding(name: str, options: dict[str, Any]) -> None:
     model = build(name, options).eval()
     batch, padded = batch_for(name, model.shape), batch_for(name, model.shape, extra=5)
-    one = batch.every(3, 1)  # alone, without its padding
+    one = batch.take(slice(1, 2))  # alone, without its padding
     one = replace(one, tokens=one.tokens[:, :7], token_mask=one.token_mask[:, :7])
     if one.features is not None and one.boxes is not None:
         one = replace(one, features=one.features[:, :2], boxes=one.boxes[:, :2], region_mask=None)

@@ -63,9 +63,20 @@ class Inputs:
         """What a model may see in a test: no answer and no auxiliary target."""
         return replace(self, answer=None, targets=None, pair=None, values=None, objects=None, nouns=None, sides=None)
 
-    def every(self, step: int, first: int) -> Inputs:
-        """Examples first, first + step, first + 2 step and so on."""
-        return self._each(lambda tensor: tensor[first::step])
+    def take(self, rows: Tensor | slice) -> Inputs:
+        """Some of the examples. `vision_states` of one row are those of all examples."""
+        count = len(self)
+        return self._each(lambda tensor: tensor[rows] if len(tensor) == count else tensor)
+
+    def without_padding(self) -> Inputs:
+        """Without labels, and without the tokens and regions at the end that are padding in every example."""
+        length = int(self.token_mask.sum(1).max())
+        inputs = replace(self.without_labels(), tokens=self.tokens[:, :length], token_mask=self.token_mask[:, :length])
+        if self.region_mask is None or self.features is None or self.boxes is None:
+            return inputs
+        number = int(self.region_mask.sum(1).max())
+        features, boxes, mask = (tensor[:, :number] for tensor in (self.features, self.boxes, self.region_mask))
+        return replace(inputs, features=features, boxes=boxes, region_mask=mask)
 
     def _each(self, change: Callable[[Tensor], Tensor]) -> Inputs:
         """This batch with every tensor changed."""

@@ -120,7 +120,7 @@ class TrainingData(L.LightningDataModule):
 
         def make() -> Iterator[Inputs]:
             batches = self.schedule.between_validations(epoch)
-            return batches if count == 1 else (batch.every(count, rank) for batch in batches)
+            return batches if count == 1 else (batch.take(slice(rank, None, count)) for batch in batches)
 
         return Batches(make)
 

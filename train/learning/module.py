@@ -13,7 +13,8 @@ from torch.nn import functional
 
 from train.config import Recipe
 from train.data.inputs import IGNORED, NAME_TOKENS, PAIR_TOKENS, Encoded, Inputs
-from train.models.layers import Model, initial_std
+from train.learning.threads import encode
+from train.models.layers import Model, first_token, initial_std
 from travlr.metrics import macro_f1, predictions_of
 
 
@@ -35,6 +36,17 @@ class WordHead(nn.Module):
         if self.words > 1:
             inner = inner.reshape(*states.shape[:-1], self.words, -1)
         return functional.linear(self.norm(inner), embeddings.weight, self.bias)
+
+
+def used_states(batch: Inputs) -> Tensor:
+    """(B, L or L + R) bool: the first token, and the tokens and regions with targets, whose states the losses use."""
+    used = first_token(batch.tokens)
+    if batch.objects is not None:
+        used = functional.pad(used, (0, batch.objects.shape[1] - used.shape[1]))
+    for targets in (batch.targets, batch.objects):
+        if targets is not None:
+            used[:, : targets.shape[1]] |= (targets != IGNORED).reshape(*targets.shape[:2], -1).any(-1)
+    return used
 
 
 def _states(encoded: Encoded, targets: Tensor) -> Tensor:
@@ -82,8 +94,7 @@ class Learner(L.LightningModule):
         """The losses by name, one for each kind of target that the batch has."""
         if self.recipe.loss == "distillation" and batch.answer is not None:
             return {"answer_loss": self.model.distillation_loss(batch)}
-        with_regions = batch.objects is not None and batch.objects.shape[1] > batch.tokens.shape[1]
-        encoded = self.model.encode(batch, image_states=with_regions)
+        encoded = encode(self.model, batch, used_states(batch))
         losses = {}
         if batch.answer is not None:
             losses["answer_loss"] = self._answer_loss(self.model.head(encoded.pooled).float(), batch.answer)
@@ -140,9 +151,9 @@ class Learner(L.LightningModule):
         (`train.learning.consistency`). own: the side of the training setting."""
         self.model.eval()
         with torch.no_grad():
-            targets = self._predictions(self.model.encode(own, image_states=False), own.targets)
+            targets = self._predictions(encode(self.model, own, used_states(own)), own.targets)
         self.model.train()
-        encoded = self.model.encode(other, image_states=False)
+        encoded = encode(self.model, other, used_states(other))
         *logits, values = self._predictions(encoded, other.targets)
         *target_logits, target_values = targets
         losses = [functional.cross_entropy(p, t.softmax(-1)) for p, t in zip(logits, target_logits, strict=True)]
@@ -190,7 +201,7 @@ class Learner(L.LightningModule):
 
     def validation_step(self, batch: Inputs, number: int) -> None:
         assert batch.answer is not None
-        encoded = self.model.encode(batch.without_labels(), image_states=False)
+        encoded = encode(self.model, batch.without_labels(), first_token(batch.tokens))
         logits = self.model.head(encoded.pooled).float()
         self._validation_outputs.append(((logits[:, 1] - logits[:, 0]).cpu(), batch.answer.cpu()))
 

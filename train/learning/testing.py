@@ -15,7 +15,8 @@ from train.data.examples import Examples
 from train.data.inputs import Inputs
 from train.data.pixels import Pictures
 from train.learning.batches import TOKENS, RunData, test_batches
-from train.models.layers import Model
+from train.learning.threads import encode
+from train.models.layers import Model, first_token
 from train.results.baselines import BaselineScore, QueryTexts, text_baselines
 from train.results.columns import TEST_SPLITS, Row
 from train.results.predictions import predictions_table
@@ -61,7 +62,8 @@ def predict(
         else:
             batches = ((setting, *batch) for setting in settings for batch in test_batches(examples, setting))
         for setting, rows, inputs in batches:
-            logits = model(inputs.without_labels().to(device)).float()
+            inputs = inputs.without_labels().to(device)
+            logits = model.head(encode(model, inputs, first_token(inputs.tokens)).pooled).float()
             log_odds[setting][rows] = (logits[:, 1] - logits[:, 0]).cpu().numpy()
     return log_odds
 

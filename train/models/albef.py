@@ -55,7 +55,7 @@ class Albef(Model):
     def embeddings(self) -> nn.Embedding:
         return self.text_encoder.embeddings.word_embeddings
 
-    def encode(self, inputs: Inputs, image_states: bool = True) -> Encoded:
+    def encode(self, inputs: Inputs, used: Tensor | None = None) -> Encoded:
         """image: states of the patches from the ViT, row by row, without the class token. pooled: the first text state.
 
         Raises ValueError without pixels, and for pictures that are not `Shape.picture` pixels wide and high.

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 from transformers import BertConfig, BertModel, RobertaConfig, RobertaModel
 
 from train.config import ARCHITECTURES
 from train.data.inputs import Encoded, Inputs
-from train.models.layers import Dropout, Model, Shape, initialise, library_settings, use_fused_attention
+from train.models.layers import Dropout, Model, Shape, initialise, library_settings, run_layers, use_fused_attention
 
 
 class Bert(Model):
@@ -36,10 +36,10 @@ class Bert(Model):
     def embeddings(self) -> nn.Embedding:
         return self.bert.embeddings.word_embeddings
 
-    def encode(self, inputs: Inputs, image_states: bool = True) -> Encoded:
+    def encode(self, inputs: Inputs, used: Tensor | None = None) -> Encoded:
         self.check(inputs)
         states = self.bert.embeddings(inputs.tokens)
-        states = self.bert.encoder(states, inputs.token_mask).last_hidden_state
+        states = run_layers(self.bert.encoder.layer, states, inputs.token_mask, used)
         pooler: Any = self.bert.pooler
         return Encoded(states, None, pooler(states))
 
@@ -77,10 +77,10 @@ class Roberta(Model):
     def embeddings(self) -> nn.Embedding:
         return self.roberta.embeddings.word_embeddings
 
-    def encode(self, inputs: Inputs, image_states: bool = True) -> Encoded:
+    def encode(self, inputs: Inputs, used: Tensor | None = None) -> Encoded:
         self.check(inputs)
         mask = inputs.token_mask.long()
         positions = mask.cumsum(1) * mask + 1
         states = self.roberta.embeddings(inputs.tokens, position_ids=positions)
-        states = self.roberta.encoder(states, inputs.token_mask).last_hidden_state
+        states = run_layers(self.roberta.encoder.layer, states, inputs.token_mask, used)
         return Encoded(states, None, states[:, 0])

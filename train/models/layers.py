@@ -64,8 +64,9 @@ class Model(nn.Module):
     head: nn.Module
     matching: nn.Linear | None
 
-    def encode(self, inputs: Inputs, image_states: bool = True) -> Encoded:
-        """Hidden states of a batch. image_states: False if `Encoded.image` is not used; a model may then skip work."""
+    def encode(self, inputs: Inputs, used: Tensor | None = None) -> Encoded:
+        """Hidden states of a batch. used: (B, L or L + R) bool, the tokens (and regions) whose states are used; then
+        other states of `text` and `image` may be anything, so that a model can skip work. None: all states are used."""
         raise NotImplementedError
 
     @property
@@ -75,7 +76,7 @@ class Model(nn.Module):
 
     def forward(self, inputs: Inputs) -> Tensor:
         """Logits (B, 2): false, true."""
-        return self.head(self.encode(inputs, image_states=False).pooled)
+        return self.head(self.encode(inputs, first_token(inputs.tokens)).pooled)
 
     def match(self, inputs: Inputs) -> Tensor:
         """Log-odds (B,) that image and text match, by the published matching head.
@@ -85,7 +86,7 @@ class Model(nn.Module):
         matching = getattr(self, "matching", None)
         if matching is None:
             raise ValueError(f"{type(self).__name__} has no matching head: build an image model with matching=True")
-        scores = matching(self.encode(inputs, image_states=False).pooled)  # (B, 2)
+        scores = matching(self.encode(inputs).pooled)  # (B, 2)
         return scores[:, 1] - scores[:, 0]
 
     def encode_vision(self, inputs: Inputs) -> Tensor:
@@ -120,6 +121,13 @@ class Model(nn.Module):
                 f"regions of {inputs.features.shape[-1]} numbers: this model takes {self.shape.feature_width} "
                 "(feature_width)"
             )
+
+
+def first_token(tokens: Tensor) -> Tensor:
+    """(B, L) bool, True for the first token of each text: what is used of the states where only `pooled` is."""
+    used = torch.zeros_like(tokens, dtype=torch.bool)
+    used[:, 0] = True
+    return used
 
 
 def initial_std(width: int) -> float:
@@ -199,11 +207,14 @@ class Attention(nn.Module):
 
     def forward(self, states: Tensor, context: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
         """states: (B, Q, H); context: (B or 1, K, H), `states` by default; mask: (B, K). Returns (B, Q, H)."""
-        context = states if context is None else context
-        query, key, value = (
-            layer(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)  # (B, A, Q or K, d)
-            for layer, x in ((self.query, states), (self.key, context), (self.value, context))
-        )
+        layers = (self.query, self.key, self.value)
+        projected: Sequence[Any]
+        if context is None:  # one product: less to cast, and less to add in the backward pass
+            weight, bias = torch.cat([x.weight for x in layers]), torch.cat([x.bias for x in layers])
+            projected = functional.linear(states, weight, bias).chunk(3, -1)
+        else:
+            projected = tuple(layer(x) for layer, x in zip(layers, (states, context, context), strict=True))
+        query, key, value = (x.unflatten(-1, (self.heads, -1)).transpose(1, 2) for x in projected)  # (B, A, Q or K, d)
         key, value = (x.expand(len(query), -1, -1, -1) for x in (key, value))
         dropout = self.dropout if self.training else 0.0
         return attend(query, key, value, mask, dropout).transpose(1, 2).flatten(2)  # (B, Q, H)
@@ -252,7 +263,8 @@ def library_settings(shape: Shape) -> dict[str, Any]:
 
 def bert_encoder(shape: Shape, cross_layers: int = 0) -> Any:
     """The encoder of a BERT of `transformers`, with fused attention. cross_layers: further layers, which also attend to
-    an image, between self-attention and inner layer. Its caller initialises the weights."""
+    an image, between self-attention and inner layer. Its caller initialises the weights. Layers without an image are
+    run by `run_layers`."""
     settings = library_settings(shape)
     encoder: Any = BertEncoder(BertConfig(**settings))  # type: ignore[no-untyped-call]
     crossing = BertConfig(**settings, is_decoder=True, add_cross_attention=True)
@@ -261,6 +273,39 @@ def bert_encoder(shape: Shape, cross_layers: int = 0) -> Any:
     with torch.random.fork_rng([]):  # its random weights are replaced
         use_fused_attention(encoder, shape)
     return encoder
+
+
+def run_layers(layers: Any, states: Tensor, mask: Tensor, used: Tensor | None = None) -> Tensor:
+    """States (B, S, H) after all layers of a BERT. mask: (B, S).
+
+    used: (B, L or S) bool, as in `Model.encode`. On a CPU the last layer then computes these states alone, a
+    seventh of those of a caption. On a GPU, counting them would wait for it.
+    """
+    states = in_autocast_type(states)
+    for layer in layers[:-1]:
+        states = run_layer(layer, states, None, mask)
+    if used is None or states.device.type != "cpu":
+        return run_layer(layers[-1], states, None, mask)
+    most = int(used.sum(1).max())
+    index = torch.argsort(~used, dim=1, stable=True)[:, :most, None].expand(-1, -1, states.shape[-1])  # (B, P, H)
+    last = run_layer(layers[-1], states.gather(1, index), states, mask)
+    return torch.zeros_like(states).scatter(1, index, last.to(states.dtype))
+
+
+def run_layer(layer: Any, states: Tensor, context: Tensor | None, mask: Tensor) -> Tensor:
+    """One layer: states (B, Q, H) attend to context (B, K, H), or to themselves, and come out as (B, Q, H).
+
+    mask: (B, K).
+    """
+    attended, _ = layer.attention.self(states, mask, encoder_hidden_states=context)
+    attended = layer.attention.output(attended, states)
+    return layer.output(layer.intermediate(attended), attended)
+
+
+def in_autocast_type(states: Tensor) -> Tensor:
+    """States in the type in which autocast multiplies, if it is on, so that layers do not cast them again and again."""
+    device = states.device.type
+    return states.to(torch.get_autocast_dtype(device)) if torch.is_autocast_enabled(device) else states
 
 
 class TextEmbeddings(nn.Module):

@@ -13,7 +13,7 @@ from transformers import LxmertConfig, LxmertModel
 
 from train.config import ARCHITECTURES
 from train.data.inputs import Encoded, Inputs
-from train.models.layers import Attention, Model, Shape, library_settings, use_fused_attention
+from train.models.layers import Attention, Model, Shape, in_autocast_type, library_settings, use_fused_attention
 from train.models.regions import region_heads, regions_of
 
 
@@ -24,7 +24,7 @@ class Lxmert(Model):
     matching: also build the published matching head (`cls.seq_relationship`).
     controlled: the "Volta" variant of section 5.1: two poolers, a whole-image region, boxes of 5 numbers (with area).
 
-    `forward` and `match` do not compute the region side of the last cross layer, on which they do not depend. Its
+    `forward` does not compute the region side of the last cross layer, on which it does not depend. Its
     parameters then have no gradient (in distributed training: `find_unused_parameters`).
     """
 
@@ -49,7 +49,7 @@ class Lxmert(Model):
     def embeddings(self) -> nn.Embedding:
         return self.lxmert.embeddings.word_embeddings
 
-    def encode(self, inputs: Inputs, image_states: bool = True) -> Encoded:
+    def encode(self, inputs: Inputs, used: Tensor | None = None) -> Encoded:
         """Raises ValueError without regions, which the text attends to."""
         self.check(inputs)
         regions = regions_of(inputs, controlled=self.fusion is not None)
@@ -61,8 +61,8 @@ class Lxmert(Model):
             boxes = torch.cat([boxes, ((right - left) * (bottom - top))[..., None]], -1)  # (B, R, 5)
         encoder: Any = self.lxmert.encoder
         token_mask = inputs.token_mask
-        text = self.lxmert.embeddings(inputs.tokens, torch.zeros_like(inputs.tokens))
-        image = encoder.visn_fc(features, boxes)
+        text: Any = in_autocast_type(self.lxmert.embeddings(inputs.tokens, torch.zeros_like(inputs.tokens)))
+        image: Any = in_autocast_type(encoder.visn_fc(features, boxes))
         for layer in encoder.layer:
             text = layer(text, token_mask)[0]
         for layer in encoder.r_layers:
@@ -70,7 +70,7 @@ class Lxmert(Model):
         joint, last = encoder.x_layers[:-1], encoder.x_layers[-1]
         for layer in joint:
             text, image = layer(text, token_mask, image, region_mask)
-        if image_states or self.fusion is not None:
+        if used is None or used.shape[1] > text.shape[1] or self.fusion is not None:
             text, image = last(text, token_mask, image, region_mask)
         else:
             text, image = language_side(last, text, token_mask, image, region_mask), None

@@ -12,7 +12,7 @@ from transformers.models.bert.modeling_bert import BertPooler
 
 from train.config import ARCHITECTURES
 from train.data.inputs import Encoded, Inputs
-from train.models.layers import Dropout, Model, Shape, TextEmbeddings, bert_encoder, initialise
+from train.models.layers import Dropout, Model, Shape, TextEmbeddings, bert_encoder, initialise, run_layers
 from train.models.regions import region_heads, regions_of
 
 
@@ -43,17 +43,18 @@ class Uniter(Model):
     def embeddings(self) -> nn.Embedding:
         return self.uniter.embeddings.word_embeddings
 
-    def encode(self, inputs: Inputs, image_states: bool = True) -> Encoded:
+    def encode(self, inputs: Inputs, used: Tensor | None = None) -> Encoded:
         """Without regions, the text alone, as in a BERT."""
         self.check(inputs)
         regions = regions_of(inputs, controlled=self.fusion is not None)
         length = inputs.tokens.shape[1]
         if regions is None:
-            states = self.uniter(inputs.tokens, inputs.token_mask)
+            states = self.uniter(inputs.tokens, inputs.token_mask, used=used)
         else:
             features, boxes, region_mask = regions
             mask = torch.cat([inputs.token_mask, region_mask], 1)  # (B, S)
-            states = self.uniter(inputs.tokens, mask, features, self.box_numbers(boxes))
+            used = used if self.fusion is None else None  # controlled models pool an image state, too
+            states = self.uniter(inputs.tokens, mask, features, self.box_numbers(boxes), used)
         text, image = states[:, :length], states[:, length:]
         if self.fusion is not None:
             return Encoded(text, image[:, 1:], self.fusion(text, image))
@@ -81,15 +82,21 @@ class UniterEncoder(nn.Module):
         self.apply(initialise)
 
     def forward(
-        self, tokens: Tensor, mask: Tensor, features: Tensor | None = None, boxes: Tensor | None = None
+        self,
+        tokens: Tensor,
+        mask: Tensor,
+        features: Tensor | None = None,
+        boxes: Tensor | None = None,
+        used: Tensor | None = None,
     ) -> Tensor:
-        """tokens: (B, L); mask: (B, S); features: (B, R, D); boxes: (B, R, 7). Returns (B, S, H), text first."""
+        """tokens: (B, L); mask: (B, S); features: (B, R, D); boxes: (B, R, 7); used: (B, L or S). Returns (B, S, H),
+        text first."""
         states = self.embeddings(tokens)
         if features is not None:
             types = torch.ones(features.shape[:2], dtype=torch.long, device=features.device)  # segments of the *text*
             regions = self.img_embeddings(features, boxes, self.embeddings.token_type_embeddings(types))
             states = torch.cat([states, regions], 1)
-        return self.encoder(states, mask).last_hidden_state
+        return run_layers(self.encoder.layer, states, mask, used)
 
 
 class RegionEmbeddings(nn.Module):

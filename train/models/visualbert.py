@@ -8,12 +8,12 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from transformers import VisualBertConfig, VisualBertModel
 
 from train.config import ARCHITECTURES
 from train.data.inputs import Encoded, Inputs
-from train.models.layers import Model, Shape, library_settings, use_fused_attention
+from train.models.layers import Model, Shape, library_settings, run_layers, use_fused_attention
 from train.models.regions import region_heads, regions_of
 
 
@@ -55,7 +55,7 @@ class VisualBert(Model):
     def embeddings(self) -> nn.Embedding:
         return self.visual_bert.embeddings.word_embeddings
 
-    def encode(self, inputs: Inputs, image_states: bool = True) -> Encoded:
+    def encode(self, inputs: Inputs, used: Tensor | None = None) -> Encoded:
         """Without regions, the text alone, as in a BERT. Boxes are ignored."""
         self.check(inputs)
         regions = regions_of(inputs, controlled=self.fusion is not None)
@@ -67,8 +67,8 @@ class VisualBert(Model):
         states = self.visual_bert.embeddings(
             input_ids=inputs.tokens, visual_embeds=features, visual_token_type_ids=types
         )
-        for layer in self.visual_bert.encoder.layer:
-            states = layer(states, mask)[0]
+        used = used if self.fusion is None else None  # controlled models pool an image state, too
+        states = run_layers(self.visual_bert.encoder.layer, states, mask, used)
         length = inputs.tokens.shape[1]
         text, image = states[:, :length], states[:, length:]
         if self.fusion is not None:
