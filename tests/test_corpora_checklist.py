@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -68,16 +69,16 @@ def test_a_folder_becomes_a_dataset_with_all_sentences_as_they_are(tmp_path: Pat
         ("Object/Size/small", "swig_item"),
     }
     notes = "\n".join(dataset.manifest["corpus"]["notes"])
-    assert "left out: 2 files and records" in notes and "vaw" in notes
-    assert "missing: 1 item; the first is vg/VG_100K/9.jpg" in notes and "the folder of pictures: 1 item" in notes
-    assert "also a true one: 1 item" in notes
+    assert "vaw" in notes
+    for pattern in ("2 files", r"missing.* 1 item.*vg/VG_100K/9\.jpg", "folder.* 1 item", "true one.* 1 item"):
+        assert re.search(pattern, notes), pattern
 
 
 def test_types_and_data_choose_files(tmp_path: Path) -> None:
     folder = publish(tmp_path)
     assert {item.axis for item in Checklist(types=("Attribute",)).read(folder).items} == {"Attribute/color"}
     assert {item.axis for item in Checklist(data=("swig_item",)).read(folder).items} == {"Object/Size/small"}
-    with pytest.raises(ValueError, match="choose from Attribute/color"):
+    with pytest.raises(ValueError, match="Attribute/color"):
         Checklist(types=("Attribute/colour",)).read(folder)
     with pytest.raises(ValueError, match="swig_item"):
         Checklist(data=("swig",)).read(folder)
@@ -160,7 +161,7 @@ def test_crop_shows_the_region_that_the_annotations_give_the_sentence(tmp_path: 
     assert [text for _, text, answer in facts(dataset) if answer] == ["woman IN pink vest"]
     pixels = np.asarray(Image.open(tmp_path / "vg/VG_100K/2.jpg"))[1:6, 6:10]
     assert (np.asarray(dataset["test_ind"][0].picture()) == pixels).all()
-    assert any("no box: 4 items" in note for note in dataset.manifest["corpus"]["notes"])
+    assert any("box" in note and "4 items" in note for note in dataset.manifest["corpus"]["notes"])
 
 
 def test_crop_without_a_file_of_boxes_is_refused(tmp_path: Path) -> None:

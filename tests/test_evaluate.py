@@ -49,7 +49,7 @@ def test_prediction_columns_have_no_couples_where_examples_are_in_none() -> None
 
 
 def test_prediction_columns_refuse_logits_that_are_no_numbers() -> None:
-    with pytest.raises(ValueError, match="1 of 2 logits are not numbers"):
+    with pytest.raises(ValueError, match="1 of 2 logits"):
         prediction_columns(np.array([np.nan, 1.0]), facts(np.array([False, True])))
 
 

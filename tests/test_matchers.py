@@ -164,9 +164,9 @@ def test_vilt_scores_alike_each_time_and_leaves_the_random_numbers_alone(matcher
 @pytest.mark.parametrize("kind", FAMILIES)
 def test_a_text_that_is_too_long_is_named_not_cut(kind: str, matchers: Callable[..., Matcher]) -> None:
     long = "the star is above the circle and " * 12
-    with pytest.raises(ValueError, match=r"takes .* tokens, not the .* the star is above the circle and"):
+    with pytest.raises(ValueError, match=r"tokens.* the star is"):
         matchers(kind)(pictures()[:1], [long])
-    assert "takes" in str(matchers(kind).refusal(long)) and matchers(kind).refusal("a star") is None
+    assert "tokens" in str(matchers(kind).refusal(long)) and matchers(kind).refusal("a star") is None
 
 
 # Names and settings that cannot be had ------------------------------------------------------------------------------

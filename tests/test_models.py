@@ -193,7 +193,7 @@ def test_load_published_interpolates_positions_as_published() -> None:
     expected = part("albef", "expect/")["visual_encoder.pos_embed"]
     ours = fit_positions(part("albef", "ckpt/")["visual_encoder.pos_embed"], expected.shape[1])
     assert (ours - expected).abs().max() < 1e-6
-    with pytest.raises(ValueError, match="not a square grid"):
+    with pytest.raises(ValueError, match="square"):
         fit_positions(torch.zeros(1, 12, 4), 577)
 
 
@@ -568,8 +568,8 @@ def refused(path: Path, model: Model, *parts: str) -> None:
 SHAPES: dict[str, tuple[dict[str, int], tuple[str, ...]]] = {
     "features": ({"feature_width": 2048}, ("uniter.img_embeddings.img_linear.weight", "(32, 48)", "(32, 2048)")),
     "words": ({"vocabulary": 400}, ("(97, 32)", "(400, 32)", "vocabulary=97")),
-    "deeper": ({"layers": 3}, ("uniter.encoder.layer.2.attention.self.query.weight", "16 of the encoder's")),
-    "shallower": ({"layers": 1}, ("it has uniter.encoder.layer.1.attention", "lacks")),
+    "deeper": ({"layers": 3}, ("uniter.encoder.layer.2.attention.self.query.weight", "(16 of ")),
+    "shallower": ({"layers": 1}, ("uniter.encoder.layer.1.attention", "lacks")),
 }
 
 
@@ -687,9 +687,9 @@ def test_pixel_statistics_are_the_checkpoint_s_own(tmp_path: Path) -> None:
 
 
 def test_make_model_refuses_wrong_sizes_and_options() -> None:
-    with pytest.raises(ValueError, match="size=large: must be one of tiny, small, base"):
+    with pytest.raises(ValueError, match=r"size=large: .*tiny, small, base"):
         make_model("bert", "large")
-    with pytest.raises(ValueError, match="distil: not an option of model=uniter, which has matching, controlled"):
+    with pytest.raises(ValueError, match=r"distil: .*model=uniter.* matching, controlled"):
         make_model("uniter", "tiny", {"distil": True})
 
 
@@ -698,19 +698,19 @@ def test_model_refuses_batches_that_it_cannot_take(name: str, options: dict[str,
     model = build(name, options, positions=14 if name == "roberta" else 12)
     batch, sees = batch_for(name, model.shape), model.architecture.sees
     model(batch)  # exactly as long as it takes
-    wrong = [(batch_for(name, model.shape, extra=1), "text of 13 tokens: this model takes at most 12")]
+    wrong = [(batch_for(name, model.shape, extra=1), "13 tokens: .* 12")]
     if batch.features is not None:
         narrow = replace(batch, features=batch.features[..., :19])
-        wrong.append((narrow, "regions of 19 numbers: this model takes 20"))
-        wrong.append((replace(batch, boxes=None), "regions without boxes"))
+        wrong.append((narrow, "regions of 19 .* 20"))
+        wrong.append((replace(batch, boxes=None), "boxes"))
     if sees == "pixels":
-        wrong.append((replace(batch, pixels=torch.zeros(3, 3, 32, 32)), "this model takes"))
+        wrong.append((replace(batch, pixels=torch.zeros(3, 3, 32, 32)), "pixels.*32, 32"))
     if name in ("lxmert", "albef") or options:
         wrong.append((Inputs(batch.tokens, batch.token_mask), "needs"))
     for inputs, message in wrong:
         with pytest.raises(ValueError, match=message):
             model(inputs)
-    with pytest.raises(ValueError, match="no matching head"):
+    with pytest.raises(ValueError, match="matching"):
         model.match(batch)
 
 

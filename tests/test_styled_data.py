@@ -118,7 +118,7 @@ def test_card_and_page_show_the_caption_of_each_style(name: str, clean: Path) ->
     assert shown["grid"] == (None if STYLES[name].image == "labelled" else [6, 6])  # which has its names already
     if name.startswith("caption"):
         assert f"```text\n{row['caption']}\n```" in card and "\n> " not in card
-        assert ("in random order" in card) == (name == "caption-ascii")
+        assert ("random order" in card) == (name == "caption-ascii")
 
 
 # Trained on ----------------------------------------------------------------------------------------------------------
@@ -131,7 +131,7 @@ def test_vocabulary_of_styles_extends_the_default_one() -> None:
         largest = World(columns=26, rows=99, sizes=("small", "medium", "large"))
         caption = make_captioner(style, largest).caption(scene_of([thing(98, 25), thing(0, 0)]))
         tokenise(WordTokenizer(grammar_tokenizer("cardinality", style)), [caption])
-    with pytest.raises(ValueError, match="does not know the word"):
+    with pytest.raises(ValueError, match=r"^tokenizer: "):
         tokenise(WordTokenizer(grammar_tokenizer("cardinality")), [caption, '{"columns": 1}'])
 
 

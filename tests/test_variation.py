@@ -72,7 +72,7 @@ def test_vary_scores_what_is_shown() -> None:
 
 
 def test_vary_refuses_scores_that_are_no_numbers() -> None:
-    with pytest.raises(ValueError, match="no finite number"):
+    with pytest.raises(ValueError, match="finite"):
         vary(lambda images, texts: np.full(len(texts), np.nan), WHITE, draw_shape("star", "red"), ["a"], 2)
 
 
@@ -121,7 +121,7 @@ def test_compose_picture_prefers_what_is_uploaded(tmp_path: Path) -> None:
 def test_compare_sentences_names_the_higher_score() -> None:
     picture = paste(WHITE, draw_shape("circle", "red"), 0.1, 0.5, 0.8)
     first, second, verdict = compare_sentences(oracle, picture, "red", "blue")
-    assert first == -second > 0 and verdict.startswith("The first fits better")
+    assert first == -second > 0 and "first" in verdict and "second" not in verdict
 
 
 def test_page_answers_with_scores_and_heat_maps() -> None:

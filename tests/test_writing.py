@@ -91,7 +91,7 @@ def test_write_dataset_resumes_after_a_kill(whole: dict[str, str], tmp_path: Pat
         "generate_dataset(Cardinality.model_validate_json(sys.argv[1]), GenerateArguments(out=sys.argv[2], workers=1))"
     )
     assert command("", CONFIG, str(folder), code=code)[0] == -signal.SIGKILL
-    with pytest.raises(ValueError, match="unfinished; run the command that began it again"):
+    with pytest.raises(ValueError, match="unfinished"):
         open_dataset(folder)
     made = {path: path.stat().st_mtime_ns for path in folder.glob("[!.]*.parquet")}
     assert len(made) == moment
@@ -107,7 +107,8 @@ def test_write_dataset_leaves_a_complete_dataset(tmp_path: Path) -> None:
     write(tmp_path / "d")
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "d").iterdir()}
     _, lines = write(tmp_path / "d")
-    assert lines == [f"{tmp_path / 'd'} is complete: nothing to do"]
+    (line,) = lines
+    assert line.startswith(str(tmp_path / "d")) and "complete" in line
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "d").iterdir()} == before
 
 
@@ -130,7 +131,7 @@ def test_write_dataset_refuses_or_replaces_another_config(
         (folder / MANIFEST).rename(folder / UNFINISHED)
         assert manifest["config"]["seed"] == 5
     before = hashes(folder)
-    with pytest.raises(ValueError, match="holds a dataset of other settings; name another folder"):
+    with pytest.raises(ValueError, match="other settings"):
         write(folder)
     assert hashes(folder) == before
     write(folder, overwrite=True)
@@ -143,6 +144,6 @@ def test_write_dataset_refuses_a_folder_with_other_files(overwrite: bool, tmp_pa
     (tmp_path / "d").mkdir()
     (tmp_path / "d" / "thesis.txt").write_text("mine")
     before = hashes(tmp_path)
-    with pytest.raises(ValueError, match=r"is not empty and not a dataset \(thesis.txt\)"):
+    with pytest.raises(ValueError, match=r"thesis\.txt"):
         write(tmp_path / "d", overwrite=overwrite)
     assert hashes(tmp_path) == before
