@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -72,19 +73,20 @@ def first(folder: Path, split: str) -> Path:
 
 
 DATA: dict[str, tuple[Damage, str]] = {
-    "a file": (lambda folder: first(folder, "test_ood").unlink(), "data=d: test_ood-00000-of-00001.parquet: No such"),
-    "a bit": (lambda folder: flip(first(folder, "train")), ".parquet: not the bytes that were written"),
-    "split": (without_a_split, "train: data=d: has no split test_ood; training needs train, validation, test_ind, "),
-    "audit": (functools.partial(manifest, content_digest="0" * 64), "train: data=d: fails its audit (content digest: "),
+    "a file": (lambda folder: first(folder, "test_ood").unlink(), "test_ood-00000-of-00001.parquet"),
+    "a bit": (lambda folder: flip(first(folder, "train")), "train-0000"),
+    "split": (without_a_split, "split test_ood"),
+    "audit": (functools.partial(manifest, content_digest="0" * 64), "content digest"),
     "nothing": (shutil.rmtree, "travlr.generate task=cardinality out=d"),
 }
 
 
 @pytest.mark.parametrize("case", DATA)
 def test_train_names_data_that_do_not_fit(case: str, data: Path, refused: Callable[..., str]) -> None:
-    damage, message = DATA[case]
+    damage, name = DATA[case]
     damage(data)
-    assert message in refused()
+    line = refused()
+    assert line.startswith("train: data=d: ") and name in line
 
 
 def test_train_audits_a_dataset_once(
@@ -92,9 +94,9 @@ def test_train_audits_a_dataset_once(
 ) -> None:
     assert train_status(monkeypatch, *SMALL, "training.steps=2") == 0
     assert train_status(monkeypatch, *SMALL, "training.steps=2", "seed=1") == 0
-    assert capsys.readouterr().out.count("auditing the dataset") == 1
+    assert capsys.readouterr().out.count("auditing") == 1
     manifest(data, content_digest="0" * 64)
-    assert "fails its audit" in refused("training.steps=2")
+    assert "content digest" in refused("training.steps=2")
 
 
 # The rest ------------------------------------------------------------------------------------------------------------
@@ -108,14 +110,12 @@ def test_train_names_a_missing_gpu(refused: Callable[..., str], monkeypatch: pyt
 def test_train_names_a_text_that_is_too_long(refused: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(SIZES["tiny"], "positions", 60)
     line = refused()
-    assert (
-        line.startswith("train: size=tiny: ") and "texts have more than the 60 tokens that model=uniter takes" in line
-    )
+    assert line.startswith("train: size=tiny: ") and "60 tokens" in line and "model=uniter" in line
 
 
 def test_train_names_a_rate_that_is_too_high(refused: Callable[..., str]) -> None:
     line = refused("optimiser.learning_rate=1e30")
-    assert line.startswith("train: optimiser.learning_rate=1e+30: ") and "not a finite number at step" in line
+    assert line.startswith("train: optimiser.learning_rate=1e+30: ") and "finite" in line
 
 
 def test_train_names_a_checkpoint_of_another_architecture(
@@ -124,14 +124,13 @@ def test_train_names_a_checkpoint_of_another_architecture(
     grammar_tokenizer().save_pretrained(tmp_path)
     torch.save({"bert.embeddings.word_embeddings.weight": torch.zeros(9, 7)}, "other.pt")
     Path("notes.md").write_text("no weights")
-    assert "pretrained=notes.md: is no file of weights" in refused("pretrained=notes.md")
+    assert refused("pretrained=notes.md").startswith("train: pretrained=notes.md: ")
     line = refused("pretrained=other.pt")
-    assert line.startswith("train: pretrained=other.pt: checkpoint of another architecture: ")
+    assert line.startswith("train: pretrained=other.pt: ") and "architecture" in line
     assert train_status(monkeypatch, *SMALL, "training.steps=2") == 0
     start = next(Path("runs").glob("uniter-*"))
-    assert refused("model=lxmert", f"start={start}").startswith(
-        f"train: start={start}: has model=uniter; give the same"
-    )
+    line = refused("model=lxmert", f"start={start}")
+    assert line.startswith(f"train: start={start}: ") and "model=uniter" in line
 
 
 def features(folder: Path, dimensions: dict[str, int]) -> None:
@@ -145,16 +144,16 @@ def features(folder: Path, dimensions: dict[str, int]) -> None:
 
 SIX = (*COUNTS, "blank")
 FEATURES: dict[str, tuple[dict[str, int], str]] = {
-    "no blank picture": ({name: 6 for name in SIX if name != "blank"}, "lacks 1 of 21 images, the first is blank"),
-    "training": (dict.fromkeys(SIX, 6) | {"train": 5}, "cardinality-train-00000000: has features of 5 numbers, but "),
-    "blank": (dict.fromkeys(SIX, 6) | {"blank": 5}, "-00000000: has features of 6 numbers, but blank of 5"),
+    "no blank picture": ({name: 6 for name in SIX if name != "blank"}, "1 of 21 .*blank"),
+    "training": (dict.fromkeys(SIX, 6) | {"train": 5}, "cardinality-train-00000000: .* 5 "),
+    "blank": (dict.fromkeys(SIX, 6) | {"blank": 5}, "-00000000: .* 6 .*blank.* 5"),
 }
 
 
 @pytest.mark.parametrize("case", FEATURES)
 def test_train_names_features_that_do_not_fit(case: str, refused: Callable[..., str]) -> None:
-    dimensions, message = FEATURES[case]
+    dimensions, pattern = FEATURES[case]
     features(Path("made"), dimensions)
     line = refused("training.examples=1.0", "regions.source=file", "regions.file=made")
-    assert line.startswith("train: regions.file=made: ") and message in line
+    assert line.startswith("train: regions.file=made: ") and re.search(pattern, line)
     assert not list(Path("runs").glob("*/curve.csv"))  # told before training

@@ -257,6 +257,5 @@ def test_training_schedule_refuses_more_steps_than_scenes() -> None:
     maker = small_world(20)
     there = maker.sampler.limits["train"] - 20
     training = Training(steps=there // 20 * 2 + 1, check_every=2)
-    short = rf"needs .* of which its world has only {there:,}; use fewer steps"
-    with pytest.raises(ValueError, match=f"^training.steps={training.steps}: {short}, or give training.examples"):
+    with pytest.raises(ValueError, match=rf"^training\.steps={training.steps}: .* {there:,};.*training\.examples"):
         training_schedule(parts_of(maker, training=training))

@@ -177,7 +177,7 @@ def test_evaluate_outlives_a_server_that_fails_and_recovers(
 def test_evaluate_names_a_server_whose_reply_is_broken(fault: str, data: dict[str, Path], tmp_path: Path) -> None:
     with ChatServer(reply_of, ("", "", fault)) as server:
         config = server_config(server, data["cardinality"], tmp_path, setting=["caption"], concurrency=1)
-        with pytest.raises(ValueError, match=r"^server=.*no chat completion.*goes on$"):
+        with pytest.raises(ValueError, match=r"^server=.*completion.*$"):
             evaluate(config, log=lambda _: None)
         (row,) = evaluate(config, log=lambda _: None)
         assert row["accuracy"] == 100 and server.answered == 6
@@ -190,7 +190,7 @@ def test_evaluate_asks_nothing_twice_of_a_server_that_dies_and_comes_back(
     with ChatServer(reply_of) as server:
         server.faults = [""] * 7 + ["500"] * 100
         config = server_config(server, data["quantifiers"], tmp_path)
-        with pytest.raises(ValueError, match=r"^server=.*status 500 .*goes on$") as error:
+        with pytest.raises(ValueError, match=r"^server=.*status 500 .*$") as error:
             evaluate(config, log=lambda _: None)
         assert "\n" not in str(error.value)
         answered = server.answered
@@ -275,7 +275,7 @@ def test_log_probabilities_of_a_server(data: dict[str, Path], tmp_path: Path) ->
     assert all((row["accuracy"], row["calibrated_accuracy"]) == (100, 100) for row in rows)
     with ChatServer(reply_of, logprobs=False) as server:
         config = server_config(server, data["cardinality"], tmp_path / "b", answers="likelihood")
-        with pytest.raises(ValueError, match="gives no log-probabilities; use answers=generate"):
+        with pytest.raises(ValueError, match="answers=generate"):
             evaluate(config, log=lambda _: None)
 
 
@@ -332,21 +332,21 @@ def test_evaluate_names_what_a_model_lacks(
     tiny_chat.saved("llava", tmp_path / "llava")
     config = Evaluation(model=str(tmp_path / "llava"), data=str(data["cardinality"]))
     words = config.changed(answers="likelihood")
-    with pytest.raises(ValueError, match="no single token for one of true, false"):
+    with pytest.raises(ValueError, match=r"^answers=likelihood: .*true, false"):
         evaluate(words.changed(runs=str(tmp_path / "runs"), limit=2), log=lambda _: None)
     (tmp_path / "llava" / "chat_template.jinja").unlink()
-    with pytest.raises(ValueError, match=r"has no chat template"):
+    with pytest.raises(ValueError, match="chat template"):
         ChatModel(config)
     weights = tmp_path / "llava" / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1])  # as after a download that was interrupted
     for file in (tmp_path / "llava").glob("*token*"):
         file.unlink()
-    with pytest.raises(ValueError, match=r"model=.*llava: model.safetensors is damaged \(SafetensorError: [^\n]+\)$"):
+    with pytest.raises(ValueError, match=r"model=.*llava: model\.safetensors [^\n]+$"):
         ChatModel(words.changed(runs=str(tmp_path / "runs")))
     clip = tmp_path / "clip"
     clip.mkdir()
     (clip / "config.json").write_text('{"model_type": "clip"}')
-    with pytest.raises(ValueError, match="model_type=clip is no chat model"):
+    with pytest.raises(ValueError, match="model_type=clip"):
         ChatModel(config.changed(model=str(clip)))
 
 
@@ -377,7 +377,7 @@ def test_evaluate_text_model_on_captions(data: dict[str, Path], tmp_path: Path) 
         runs=str(tmp_path / "runs"), max_tokens=4,
     )  # fmt: skip
     assert [row["examples"] for row in evaluate(asked, log=lambda _: None)] == [4, 4]
-    with pytest.raises(ValueError, match=r"setting=image: .* takes caption alone"):
+    with pytest.raises(ValueError, match=r"setting=image: .*caption"):
         evaluate(asked.changed(setting=["image"]), log=lambda _: None)
 
 
@@ -420,7 +420,7 @@ def test_evaluate_gives_a_run_its_scores_again(model: str, data: dict[str, Path]
     for name, value in unusable.items():
         with pytest.raises(ValueError, match=f"{name}={value}"):
             evaluate(again.changed(**{name: value}), log=lambda _: None)
-    with pytest.raises(ValueError, match="holds task=spatiality"):
+    with pytest.raises(ValueError, match="task=spatiality"):
         evaluate(again.changed(task="cardinality", data=str(data["spatiality"])), log=lambda _: None)
     (folder / "model.safetensors").unlink()
     with pytest.raises(ValueError, match=r"model\.safetensors"):
@@ -471,7 +471,7 @@ def test_evaluate_prints_a_table(
         monkeypatch.setattr("sys.argv", ["evaluate", *arguments])
         command.command()
     out = capsys.readouterr().out
-    assert "gap (caption minus image) +0.0 points" in out and "best unbound rule" in out
+    assert "gap" in out and "+0.0 points" in out and "best unbound" in out
 
 
 # The report ----------------------------------------------------------------------------------------------------------
@@ -492,7 +492,7 @@ def test_report_of_an_evaluation_shows_wrong_replies(
     (damaged,) = tmp_path.glob("*/answers.jsonl")
     damaged.write_text("junk\n")
     report([str(tmp_path)])
-    assert f"left out: {damaged}: line 1" in capsys.readouterr().out
+    assert f"{damaged}: line 1" in capsys.readouterr().out
 
 
 def test_evaluate_with_a_real_server(data: dict[str, Path], tmp_path: Path) -> None:

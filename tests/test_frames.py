@@ -163,9 +163,9 @@ def test_predictions_of_chosen_runs(runs: Path) -> None:
     assert len(some) == 240 and set(some["seed"]) == {1}
     nothing = found.predictions(model="albef")
     assert len(nothing) == 0 and list(nothing.columns) == list(some.columns)
-    with pytest.raises(ValueError, match="colour: no column or setting of runs; choose from"):
+    with pytest.raises(ValueError, match="colour: "):
         found.predictions(colour="red")
-    with pytest.raises(ValueError, match=r"training\.step: no column or setting of runs; did you mean training\.steps"):
+    with pytest.raises(ValueError, match=r"training\.step: .*training\.steps"):
         found.predictions(training__step=1)
 
 
@@ -216,17 +216,17 @@ def test_read_runs_with_a_dataset_that_moved(data: Path, tmp_path: Path) -> None
     (tmp_path / "here").rename(tmp_path / "there")
     found = read_runs(tmp_path / "runs")
     (line,) = found.skipped
-    assert line.startswith("predictions of 1 run, dataset ") and line.endswith("here: there is no such folder")
+    assert "1 run" in line and "here: " in line and "no such" in line
     assert len(found.results) == 6 and len(found.predictions()) == 0 and found.skipped == [line]
-    with pytest.raises(ValueError, match=r"not found; say where it is with data="):
+    with pytest.raises(ValueError, match="data="):
         found.examples(found.results["dataset"].iloc[0])
     moved = read_runs(tmp_path / "runs", data=[tmp_path / "there"])
     assert len(moved.predictions()) == 3 * 240 and moved.skipped == []
-    with pytest.raises(ValueError, match="no such folder"):
+    with pytest.raises(ValueError, match="nowhere"):
         read_runs(tmp_path / "runs", data=[tmp_path / "nowhere"])
     shutil.copytree(data / "cardinality", tmp_path / "here")
     (line,) = read_runs(tmp_path / "runs").skipped
-    assert line.endswith("here: holds other data by now")
+    assert "here: " in line and "other data" in line
 
 
 def of_another(path: Path) -> None:
@@ -243,10 +243,10 @@ def turned(path: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (Path.unlink, "damaged or missing"),
-        (lambda path: path.write_bytes(path.read_bytes()[:200]), "damaged or missing"),
-        (of_another, "no example of the dataset has this id"),
-        (turned, "its answers are not those of its dataset"),
+        (Path.unlink, PREDICTIONS),
+        (lambda path: path.write_bytes(path.read_bytes()[:200]), PREDICTIONS),
+        (of_another, " id"),
+        (turned, "answers"),
     ],
 )
 def test_predictions_leave_out_damaged_files(runs: Path, spoil: Any, message: str) -> None:
@@ -260,6 +260,6 @@ def test_predictions_leave_out_damaged_files(runs: Path, spoil: Any, message: st
 
 
 def test_read_runs_without_a_folder(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="there is no such folder of runs"):
+    with pytest.raises(ValueError, match=f"{tmp_path / 'runs'}: "):
         read_runs(tmp_path / "runs")
     assert len(read_runs(tmp_path).results) == 0 and len(read_runs(tmp_path).predictions()) == 0

@@ -275,8 +275,9 @@ def test_command_writes_a_picture(
     pictures()[1].save("in.png")
     options = ["--model", "rule_of_heatmaps:score", "--image", "in.png", "--out", "new/out.png", "--text"]
     main([*options, "a red star"])
-    assert "3 words, by occlusion" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "3 words" in out and "occlusion" in out
     with Image.open("new/out.png") as written:
         assert written.width > 400
-    with pytest.raises(ValueError, match="has no words"):
+    with pytest.raises(ValueError, match=r"'\.\.\.'"):
         main([*options, "..."])

@@ -69,7 +69,7 @@ def test_new_model_is_tested_in_every_setting(work: Path, trained: str) -> None:
     rows = pd.DataFrame(collect_results(work / "runs"))
     assert set(rows["model"]) == {"my_models:LateFusion"} and len(rows) == 6
     assert set(rows["test_setting"]) == {"image", "caption", "image+caption"}
-    assert "my_models:LateFusion (tiny) trained in image+caption on cardinality" in trained
+    assert re.search(r"my_models:LateFusion .*tiny.* image\+caption .*cardinality", trained)
 
 
 def test_new_model_is_in_the_report(work: Path, trained: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,11 +90,11 @@ def test_new_model_trains_with_consistency_and_epochs(work: Path, train: Train) 
 @pytest.mark.parametrize(
     ("model", "setting", "message"),
     [
-        ("vilbert", "", "choose one of visualbert"),
-        ("my_models:Missing", "", "my_models has no class or function Missing"),
-        ("nowhere:Model", "", "there is no module nowhere"),
-        ("broken:Model", "", "broken cannot be imported"),
-        ("others:Plain", "", "needs a class attribute `architecture`"),
+        ("vilbert", "", "visualbert"),
+        ("my_models:Missing", "", "no class"),
+        ("nowhere:Model", "", "no module"),
+        ("broken:Model", "", "imported"),
+        ("others:Plain", "", "`architecture`"),
         ("my_models:LateFusion", "recipe=paper", "recipe=paper"),
     ],
 )

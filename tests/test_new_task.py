@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import sys
 from collections import Counter
@@ -97,9 +96,9 @@ def test_audit_fails_on_a_corrupted_dataset(data: Path, tmp_path: Path) -> None:
 
 def test_card_claims_nothing_of_other_tasks(data: Path) -> None:
     card = (data / "README.md").read_text()
-    for claim in ("preset=", "The tasks and their held-out pairs follow", "show all others"):
+    for claim in ("preset=", "pairs follow", "all others"):
         assert claim not in card
-    assert "`python -m travlr.baselines` measures" in card
+    assert "`python -m travlr.baselines`" in card
 
 
 def test_simple_task_holds_out_queries_and_numbers(parity: str, data: Path) -> None:
@@ -114,8 +113,8 @@ def test_simple_task_holds_out_queries_and_numbers(parity: str, data: Path) -> N
         assert shape in ("star", "octagon") and count in (2, 5)
 
 
-def test_browse_and_convert_take_the_task(data: Path, tmp_path: Path) -> None:
-    assert "whether a number is even or odd" in make_page(data)
+def test_browse_and_convert_take_the_task(parity: str, data: Path, tmp_path: Path) -> None:
+    assert str(use_task(parity).__doc__)[1:-1] in make_page(data)
     queries = open_dataset(data)["train"].columns("query")["query"].to_pylist()
     for layout in FORMATS:
         convert_dataset(data, tmp_path / layout, layout, log=lambda _: None)
@@ -147,7 +146,7 @@ def test_task_class_imports_nothing_for_a_name_from_a_file(tmp_path: Path, monke
 
 @pytest.mark.parametrize("name", ["os:system", "pathlib:Path", "tests.words:COLOURS", "tests.words:Nothing"])
 def test_use_task_refuses_what_is_no_task(name: str) -> None:
-    with pytest.raises(ValueError, match=f"^task={name}: is no task"):
+    with pytest.raises(ValueError, match=f"^task={name}: .*SimpleTask"):
         task_class(name)
 
 
@@ -266,7 +265,7 @@ def simple(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def test_audit_passes_simple_tasks(name: str, simple: dict[str, Path]) -> None:
     task, checks = use_task(name), {check.name: check for check in audit(simple[name], workers=1)}
     assert [check for check in checks.values() if check.status == "FAIL"] == []
-    assert ("it has no recount of its own" in checks["answer"].detail) == (task.recount is SimpleTask.recount)
+    assert ("`truth`" in checks["answer"].detail) == (task.recount is SimpleTask.recount)
 
 
 def test_train_and_report_take_any_task(
@@ -315,10 +314,10 @@ def test_simple_task_strict_couples_differ_by_an_exchange(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("exchange", "message"),
     [
-        (SimpleTask.exchange, "preset=strict: the task changed has no exchange"),
-        (lambda self, scene, random, **arguments: scene, "of which `exchange` makes no false one"),
-        (lambda self, scene, random, **arguments: scene[:2], "of which `exchange` makes no false one"),
-        (lambda self, scene, random, **arguments: scene + scene, "`exchange` gave two objects in row"),
+        (SimpleTask.exchange, "preset=strict: .* changed"),
+        (lambda self, scene, random, **arguments: scene, "`exchange` .*false"),
+        (lambda self, scene, random, **arguments: scene[:2], "`exchange` .*false"),
+        (lambda self, scene, random, **arguments: scene + scene, "`exchange` .*two objects"),
     ],
 )
 def test_simple_task_refuses_an_exchange_that_is_none(
@@ -331,8 +330,8 @@ def test_simple_task_refuses_an_exchange_that_is_none(
 
 def test_make_question_refuses_forms_without_their_methods() -> None:
     (example,) = iterate(config_of("tests.words:Mode"), "train", 0, 1)
-    for form, lacks in (("choice", "no alternatives"), ("open", "no open question")):
-        with pytest.raises(ValueError, match=f"^form={form}: the task tests.words:Mode has {lacks}"):
+    for form, lacks in (("choice", "alternatives"), ("open", "open question")):
+        with pytest.raises(ValueError, match=f"^form={form}: .*tests.words:Mode.* {lacks}"):
             make_question(example, form)
 
 
@@ -349,20 +348,20 @@ def scene_of(*objects: Object) -> Any:
 
 RED = Object("red", "circle", "medium", 0, 0)
 BROKEN_SIMPLE: dict[str, tuple[dict[str, Any], str]] = {
-    "never true": ({"truth": staticmethod(lambda scene, colour: False)}, "`truth` is not the answer asked for, True"),
-    "does not apply": ({"truth": staticmethod(lambda scene, colour: int("x"))}, "`truth` is not the answer"),
-    "no objects": ({"scene": scene_of()}, "`scene` gave no objects"),
-    "another world": ({"scene": scene_of(Object("pink", "circle", "medium", 0, 0))}, "`scene` gave a medium pink"),
-    "outside": ({"scene": scene_of(Object("red", "circle", "medium", 6, 0))}, "outside of the grid"),
-    "one cell": ({"scene": scene_of(RED, RED)}, "`scene` gave two objects in row 0"),
-    "pair is a text": ({"pair": staticmethod(lambda scene, colour: "red")}, "`pair` gave the text 'red'"),
+    "never true": ({"truth": staticmethod(lambda scene, colour: False)}, "`truth` .*True"),
+    "does not apply": ({"truth": staticmethod(lambda scene, colour: int("x"))}, "`truth` "),
+    "no objects": ({"scene": scene_of()}, "`scene` .*no objects"),
+    "another world": ({"scene": scene_of(Object("pink", "circle", "medium", 0, 0))}, "`scene` .*medium pink"),
+    "outside": ({"scene": scene_of(Object("red", "circle", "medium", 6, 0))}, "outside"),
+    "one cell": ({"scene": scene_of(RED, RED)}, "`scene` .*two objects.* 0"),
+    "pair is a text": ({"pair": staticmethod(lambda scene, colour: "red")}, "`pair` .*'red'"),
     "pair follows from the answer": (
         {"pair": staticmethod(lambda scene, colour: (str(Mode.truth(scene, colour)),)), "held_out": {"pairs": []}},
-        "A pair must not follow from the answer",
+        "pair .*follow",
     ),
-    "unknown kind of argument": ({"arguments": {"colour": "colors"}}, "`arguments`: colour is 'colors'"),
-    "field without argument": ({"query": "It is {hue}."}, "`query` has the fields"),
-    "unknown form": ({"query": "It is {colour:x}."}, "`query`: {colour:x}"),
+    "unknown kind of argument": ({"arguments": {"colour": "colors"}}, "`arguments`: colour .*'colors'"),
+    "field without argument": ({"query": "It is {hue}."}, "`query` .*hue"),
+    "unknown form": ({"query": "It is {colour:x}."}, r"`query`: \{colour:x\}"),
     "everything held out": ({"held_out": {"queries": [[c] for c in COLOURS], "pairs": []}}, "train"),
 }
 
@@ -371,7 +370,7 @@ BROKEN_SIMPLE: dict[str, tuple[dict[str, Any], str]] = {
 def test_simple_task_names_the_rule_that_it_breaks(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
     entries, message = BROKEN_SIMPLE[rule]
     monkeypatch.setitem(TASKS, "changed", changed(**entries))
-    with pytest.raises(ValueError, match=re.escape(message)) as error:
+    with pytest.raises(ValueError, match=message) as error:
         make_sampler(Mode.Config(task="changed"))
     assert "\n" not in str(error.value) and "task=" in str(error.value)
 
@@ -381,7 +380,7 @@ def test_simple_task_refuses_more_examples_than_it_has(monkeypatch: pytest.Monke
         return (Object(random.choice(self.world.colours), "circle", "medium", 0, 0),)
 
     monkeypatch.setitem(TASKS, "changed", changed(scene=scene))
-    with pytest.raises(ValueError, match=r"^task=changed: `scene` gave no new scene.*count"):
+    with pytest.raises(ValueError, match=r"^task=changed: `scene` .*count"):
         make_sampler(Mode.Config(task="changed")).examples("train", 0, 200)
 
 
@@ -424,17 +423,17 @@ def add_twice(task: Task, *template: Any) -> None:
 BROKEN: dict[str, tuple[type[Task], str]] = {
     "unequal lists": (
         change(add_ordered_template=lambda self, side, *_: self.add_template(side, [0, 1], [2], [0])),
-        "2 true and 1 false pairs",
+        "2 true .*1 false",
     ),
-    "groups of different numbers": (change(build=lambda self: self.set_groups([[0, 1], [0]], 3)), "numbers of groups"),
-    "a query in two templates": (change(add_ordered_template=add_twice), "stands twice"),
+    "groups of different numbers": (change(build=lambda self: self.set_groups([[0, 1], [0]], 3)), "groups"),
+    "a query in two templates": (change(add_ordered_template=add_twice), "twice"),
 }
 
 
 @pytest.mark.parametrize("rule", BROKEN)
 def test_task_names_the_rule_that_it_breaks(rule: str) -> None:
     task, message = BROKEN[rule]
-    with pytest.raises(ValueError, match=f"^task=together: .*{re.escape(message)}") as error:
+    with pytest.raises(ValueError, match=f"^task=together: .*{message}") as error:
         task(Together())
     assert "\n" not in str(error.value)
 
@@ -463,7 +462,7 @@ def test_auxiliary_words_refuse_unknown_words(monkeypatch: pytest.MonkeyPatch) -
 def test_auxiliary_words_refuse_words_that_fit_both_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     words = staticmethod(lambda pair: ["1", pair[1]])
     monkeypatch.setitem(TASKS, "cardinality", type("Other", (CardinalityTask,), {"auxiliary_words": words}))
-    with pytest.raises(ValueError, match=r"^task=cardinality: the first of `auxiliary_words` is '1'"):
+    with pytest.raises(ValueError, match=r"^task=cardinality: .*`auxiliary_words` .*'1'"):
         check_auxiliary_words(["There are 3 circle objects."], [["circle", "3"]], np.array([True]))
 
 
@@ -507,7 +506,7 @@ def test_figures_hold_a_users_model(parity: str, runs: Path) -> None:
     assert titles[:4] == ["uniter small: test_ind", "test_ood", f"{OWN_MODEL} small: test_ind", "test_ood"]
     loss = draw("loss", saved, task=parity, setting="image")
     assert {text.get_text() for text in loss.legends[0].get_texts()} == {"uniter", "chance: ln 2", OWN_MODEL}
-    assert "whether a number is even or odd" in str(draw("dataset", saved, task=parity).get_label())
+    assert str(use_task(parity).__doc__)[1:-1] in str(draw("dataset", saved, task=parity).get_label())
 
 
 def test_figures_have_axes_of_words() -> None:

@@ -162,7 +162,7 @@ def test_a_checkpoint_without_its_matching_head_is_refused(
 ) -> None:
     weights = {key: value for key, value in part("uniter", "ckpt/").items() if not key.startswith("itm_output")}
     save_file(weights, Path(checkpoints["uniter"]) / "model.safetensors")
-    with pytest.raises(ValueError, match=r"has no matching head .matching.weight.") as caught:
+    with pytest.raises(ValueError, match=r"matching\.weight") as caught:
         load_matcher(f"uniter:{checkpoints['uniter']}", **settings_of("uniter", tmp_path))
     one_line(str(caught.value))
 
@@ -171,16 +171,16 @@ def test_pictures_that_a_feature_file_lacks_are_named(
     checkpoints: dict[str, str], pictures: list[Image.Image], tmp_path: Path
 ) -> None:
     matcher = load_matcher(f"lxmert:{checkpoints['lxmert']}", **settings_of("lxmert", tmp_path))
-    with pytest.raises(ValueError, match="found by file name"):
+    with pytest.raises(ValueError, match="file name"):
         matcher([Image.new("RGB", (8, 8))], ["a star"])
     white = Image.new("RGB", (8, 8), "white")
-    with pytest.raises(ValueError, match=r"lacks the picture blank \(white\)"):
+    with pytest.raises(ValueError, match="picture blank"):
         matcher([white], ["a star"])
     (tmp_path / "features/blank.npz").write_bytes((tmp_path / "features/picture1.npz").read_bytes())
     again = load_matcher(f"lxmert:{checkpoints['lxmert']}", **settings_of("lxmert", tmp_path))
     assert again([white], ["a star"]) == matcher(pictures[1:2], ["a star"])
     other = open_picture((tmp_path / "pictures/deep/picture0.png").read_bytes(), "other.png")
-    with pytest.raises(ValueError, match="lacks the picture other"):
+    with pytest.raises(ValueError, match="picture other"):
         matcher([other], ["a star"])
-    with pytest.raises(ValueError, match=r"takes 40 tokens, not the 62 of 'a a"):
+    with pytest.raises(ValueError, match=r"40 tokens.* 62 .*'a a"):
         matcher(pictures[:1], ["a " * 60])

@@ -190,10 +190,10 @@ def test_report_writes_over_an_earlier_one_and_reads_data_that_moved(tmp_path: P
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--select", "modle=uniter"], "did you mean model"),
-        (["--select", "model=albef"], "no finished run"),
+        (["--select", "modle=uniter"], "modle.* model"),
+        (["--select", "model=albef"], "model=albef"),
         (["--select", "model"], "name=value"),
-        (["--data", "nowhere"], "no such folder"),
+        (["--data", "nowhere"], "nowhere"),
     ],
 )
 def test_report_refuses_wrong_usage(grid: Path, tmp_path: Path, more: list[str], message: str) -> None:
@@ -203,9 +203,9 @@ def test_report_refuses_wrong_usage(grid: Path, tmp_path: Path, more: list[str],
 
 
 def test_report_refuses_a_folder_without_runs(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="there is no such folder of runs"):
+    with pytest.raises(ValueError, match="nowhere"):
         main([str(tmp_path / "nowhere")])
-    with pytest.raises(ValueError, match="no finished run"):
+    with pytest.raises(ValueError, match="finished"):
         main([str(tmp_path)])
 
 
@@ -226,14 +226,14 @@ def test_verdict_compares_with_the_best_unbound_rule() -> None:
             where = {(test, split): score for split in SPLITS}
             rows += made(where, model="uniter", setting=setting, task="cardinality", seed=0, **about)
     (line,) = judge(runs_of(rows))
-    assert line.startswith("cardinality: models reason over captions: ") and "70.0 %" in line
-    assert "90.0 %" in line and "60.0 %" in line and "Nothing carries over" in line
+    assert line.startswith("cardinality: ") and "over captions: " in line and "70.0 %" in line
+    assert "90.0 %" in line and "60.0 %" in line and "Nothing" in line
 
 
 def test_verdict_names_modalities_and_ranked_items(grid: Path) -> None:
     lines = judge(read_runs(grid))
     (line,) = (line for line in lines if line.startswith("cardinality: chat"))
-    assert "reasons over captions" in line and "50.0 % from pictures" in line and "90.0 % from captions" in line
+    assert "over captions" in line and "50.0 % from pictures" in line and "90.0 % from captions" in line
     assert any(line.startswith("Animals: chat") and "90.0 %" in line for line in lines)
 
 
