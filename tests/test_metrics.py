@@ -174,7 +174,13 @@ def test_ranked_takes_a_tie_as_wrong() -> None:
 
 
 def test_reply_scores_vote_where_there_is_no_score() -> None:
-    assert reply_scores([None, None, None, 0.25], ["true", "false", None, "false"]).tolist() == [1, -1, 0, 0.25]
+    scores = reply_scores([None, None, None, 0.25], ["true", "false", None, "false"])
+    np.testing.assert_equal(scores, [1, -1, np.nan, 0.25])
+
+
+def test_ranked_takes_an_item_without_all_answers_as_wrong() -> None:
+    truth, items = [True, False] * 3, ["a", "a", "b", "b", "c", "c"]
+    assert ranked([1, -1, 1, np.nan, np.nan, -1], truth, items)[1].tolist() == [True, False, False]
 
 
 def test_both_ranked_needs_both_items() -> None:

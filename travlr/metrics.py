@@ -125,7 +125,8 @@ def couples_right(answers: Values, right: Values, couples: Values) -> tuple[np.n
 
 def ranked(scores: Values, answers: Values, items: Values, tolerance: float = 1e-5) -> tuple[np.ndarray, np.ndarray]:
     """For each item the row of its first sentence, and whether the mean score of its true sentences is above that of
-    its false ones. A tie is wrong: two means that differ by no more than `tolerance` of the larger one, or of 1.
+    its false ones. A tie is wrong: two means that differ by no more than `tolerance` of the larger one, or of 1. So is
+    an item with a score that is NaN.
 
     scores: (N,) how much each sentence is held to be true; of replies, see `reply_scores`. answers: (N,) bool. items:
     (N,), "" for none. An item without a true or without a false sentence is left out.
@@ -141,10 +142,10 @@ def ranked(scores: Values, answers: Values, items: Values, tolerance: float = 1e
 
 
 def reply_scores(scores: Sequence[float | None], predictions: Sequence[str | None]) -> np.ndarray:
-    """Scores for `ranked`: where a reply has none, 1, -1 or 0 for true, false or no answer."""
+    """Scores for `ranked`: where a reply has none, 1 for true, -1 for false, and NaN for no answer."""
     votes = {"true": 1.0, "false": -1.0}
     return np.array(
-        [votes.get(p or "", 0.0) if s is None else s for s, p in zip(scores, predictions, strict=True)], float
+        [votes.get(p or "", np.nan) if s is None else s for s, p in zip(scores, predictions, strict=True)], float
     )
 
 

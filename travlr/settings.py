@@ -89,6 +89,8 @@ def hydra_command(
         "run": {"dir": "."},
         "sweep": {"dir": sweep_dir, "subdir": "."},
         "output_subdir": None,
+        # Hydra's lines alone: clients of servers have one for each request.
+        "hydra_logging": {"root": {"level": "WARNING"}, "loggers": {"hydra": {"level": "INFO"}}},
         "help": {"app_name": name, "template": help_text + "\nHydra's own options: --hydra-help"},
     }
     node = OmegaConf.create({**defaults, "defaults": groups, "hydra": hydra_settings})

@@ -233,6 +233,7 @@ def axis_table(axes: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     """Percent by axis (rows) and model (columns), and the number of items."""
     texts = [with_interval(*row) for row in axes[["percent", "low", "high"]].to_numpy(float)]
     table = axes.assign(text=texts).pivot_table("text", by, "label", aggfunc="first", sort=False).fillna("")
+    table = table.rename_axis(columns="model")
     table.insert(0, "number", axes.groupby(by)["examples"].max().map("{:,}".format))
     return table
 

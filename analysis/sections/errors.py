@@ -58,7 +58,8 @@ def wrong_answers(runs: Runs, name: str, each: int, seed: int) -> pd.DataFrame:
     if not len(frame):
         return frame
     info = results.iloc[0]
-    if ranks_only := bool(frame["parsed"].isna().all() and pd.notna(info["form"])):
+    evaluated, judged = pd.notna(info["form"]), frame["parsed"].notna().any()
+    if ranks_only := bool(evaluated and not judged and frame["score"].notna().any()):
         frame = wrong_items(frame)
     wrong = frame[~frame["right"].astype(bool)]
     order = pd.util.hash_array(wrong["item"].astype(str).to_numpy(object), hash_key=f"{seed:016d}")

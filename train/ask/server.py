@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import math
 import os
 from collections.abc import Iterable, Iterator
@@ -35,8 +34,6 @@ class Server:
         refuse_settings(config, "is for matchers", "head", "regions")
         self.config, self.settings = config, SETTINGS
         key = read_key()
-        for name in ("httpx", "openai"):  # they have a line for each request
-            logging.getLogger(name).setLevel(logging.WARNING)
         self._client = OpenAI(base_url=config.server, api_key=key, timeout=config.timeout, max_retries=RETRIES)
         self._key, self._log = key, log
         # The server's names of two settings, "" for a setting that it does not take.

@@ -84,8 +84,6 @@ def result_columns(answers: Sequence[AnswerRecord], facts: ExampleFacts) -> Row:
     ranks = None
     if {outcome.answer for outcome in outcomes} <= {"true", "false"}:
         ranks = reply_scores([answer.score for answer in answers], [outcome.parsed for outcome in outcomes])
-        missing = np.array([answer.score is None for answer in answers])
-        ranks[missing & ~missing.all()] = np.nan  # where others have scores, an answer without one makes its item wrong
     columns = _columns(facts, None if only_ranks(answers) else scores, right, ranks)
     errors = [Counter(asdict(o.objects)) for o in outcomes if o.objects is not None]
     columns["objects"] = json.dumps(dict(sum(errors, Counter()))) if errors else None
