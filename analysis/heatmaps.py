@@ -15,7 +15,6 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from matplotlib import colormaps
@@ -31,6 +30,7 @@ from travlr.settings import count_text, run_command
 
 CELLS = 8  # of occlusion, along each side of the picture
 OCCLUSION_BATCH = 8  # pictures in a call of occlusion
+MODELS = "a folder or hub name of CLIP's kind, visualbert:FILE, uniter:FILE, lxmert:FILE, albef:FILE, MODULE:FUNCTION"
 PANEL = 2.3  # width of a panel of the figure, in inches
 
 
@@ -152,36 +152,20 @@ def read_picture_file(path: Path) -> Image.Image:
     return picture
 
 
-# Options that name a model, also of variation and try_it --------------------------------------------------------------
-
-
-def add_model_options(parser: argparse.ArgumentParser, **options: Any) -> None:
-    """Add the options that `load_model_of` reads. options: further ones of `--model`."""
-    names = (
-        "a folder or hub name of CLIP's kind, visualbert:FILE, uniter:FILE, lxmert:FILE, albef:FILE, MODULE:FUNCTION"
-    )
-    parser.add_argument("--model", required=True, help=names, **options)
+def main(arguments: list[str]) -> None:
+    parser = argparse.ArgumentParser("python -m analysis.heatmaps", description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("--model", required=True, help=MODELS)
     parser.add_argument("--head", choices=("itm", "itc"), help="of models with both (default: the model's own)")
     parser.add_argument(
         "--regions", metavar="FOLDER", help="of visualbert, uniter and lxmert: UNITER's .npz, by picture"
     )
-
-
-def load_model_of(options: argparse.Namespace, name: str | None = None) -> Any:
-    """The matcher of the options. name: in place of `--model`."""
-    regions = RegionSettings(source="file", file=options.regions) if options.regions else None
-    return load_matcher(name or options.model, head=options.head, regions=regions)
-
-
-def main(arguments: list[str]) -> None:
-    parser = argparse.ArgumentParser("python -m analysis.heatmaps", description=(__doc__ or "").split("\n\n")[0])
-    add_model_options(parser)
     parser.add_argument("--image", required=True, type=Path, metavar="FILE", help="the picture")
     parser.add_argument("--text", required=True, help="a sentence")
     parser.add_argument("--out", type=Path, default=Path("heatmap.png"), metavar="FILE", help="(default: %(default)s)")
     options = parser.parse_args(arguments)
     image = read_picture_file(options.image)
-    maps = heat(load_model_of(options), image, options.text)
+    regions = RegionSettings(source="file", file=options.regions) if options.regions else None
+    maps = heat(load_matcher(options.model, head=options.head, regions=regions), image, options.text)
     options.out.parent.mkdir(parents=True, exist_ok=True)
     draw_heat_map(maps, image, options.model).savefig(options.out)
     print(f"{options.out}: score {maps.score:.4f}, {count_text(len(maps.words), 'word')}, by {maps.method}")

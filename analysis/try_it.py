@@ -1,6 +1,6 @@
 """A page to try a model: put an object on a background, compare two sentences, see heat maps.
 
-    python -m analysis.try_it --model MODEL [--model ANOTHER] [--port 7860]
+    python -m analysis.try_it --model MODEL [--model ANOTHER]
 
 The page is served at 127.0.0.1 to this computer alone and makes no requests to others. Needs the extra `page`
 (`pip install -e .[train,analysis,page]`).
@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from analysis.heatmaps import add_model_options, draw_heat_map, heat, load_model_of
+from analysis.heatmaps import MODELS, draw_heat_map, heat
 from analysis.variation import background_of, draw_shape, paste, read_object
-from train.ask.matchers.loading import ScoreFunction
+from train.ask.matchers.loading import ScoreFunction, load_matcher
 from travlr.scene import COLOURS, SHAPES
 from travlr.settings import run_command
 
@@ -115,17 +115,16 @@ def _picture_controls(gradio: Any) -> list[Any]:
 
 def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser("python -m analysis.try_it", description=(__doc__ or "").split("\n\n")[0])
-    add_model_options(parser, action="append")
-    parser.add_argument("--port", type=int, help="(default: the first free one from 7860)")
+    parser.add_argument("--model", required=True, action="append", help=MODELS)
     options = parser.parse_args(arguments)
     names = list(dict.fromkeys(options.model))  # Gradio's list takes no other name
-    model_of = functools.cache(functools.partial(load_model_of, options))
+    model_of = functools.cache(load_matcher)
     page = build_page(names, model_of)
     model_of(names[0])  # reports a wrong name before the page opens
     import gradio
 
     theme = gradio.themes.Default(font=("system-ui", "sans-serif"), font_mono=("ui-monospace", "monospace"))  # local
-    page.launch(server_name="127.0.0.1", server_port=options.port, share=False, theme=theme, footer_links=[])
+    page.launch(server_name="127.0.0.1", share=False, theme=theme, footer_links=[])
 
 
 if __name__ == "__main__":

@@ -23,9 +23,9 @@ import seaborn as sns
 from matplotlib.figure import Figure
 from PIL import Image
 
-from analysis.heatmaps import add_model_options, load_model_of, read_picture_file
+from analysis.heatmaps import MODELS, read_picture_file
 from render.shapes import LEVELS, coverage
-from train.ask.matchers.loading import ScoreFunction
+from train.ask.matchers.loading import ScoreFunction, load_matcher
 from travlr.config import Config
 from travlr.config import Image as ImageSettings
 from travlr.corpora.pictures import on_white
@@ -201,7 +201,7 @@ def sentences_of(options: argparse.Namespace) -> list[str]:
 
 def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser("python -m analysis.variation", description=(__doc__ or "").split("\n\n")[0])
-    add_model_options(parser)
+    parser.add_argument("--model", required=True, help=MODELS)
     parser.add_argument(
         "--object", default=OBJECT, help="a picture file, or a colour and a shape (default: %(default)s)"
     )
@@ -218,7 +218,7 @@ def main(arguments: list[str]) -> None:
     options = parser.parse_args(arguments)
     sentences = sentences_of(options)
     background = background_of(options.background, " ".join([options.object, *sentences]))
-    model = load_model_of(options)
+    model = load_matcher(options.model)
     frame = vary(model, background, read_object(options.object), sentences)
     margins = add_margins(frame)
     options.out.mkdir(parents=True, exist_ok=True)

@@ -96,7 +96,7 @@ def test_background_scene_shows_no_colour_of_the_sentences() -> None:
 def test_command_writes_scores_and_a_plot(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(variation, "load_model_of", lambda options: lambda images, texts: np.arange(len(texts)))
+    monkeypatch.setattr(variation, "load_matcher", lambda name: lambda images, texts: np.arange(len(texts)))
     Image.new("RGB", (8, 8), COLOURS["red"]).save(tmp_path / "thing.png")
     arguments = ["--model", "toy", "--out", str(tmp_path / "out")]
     variation.main([*arguments, "--background", "green"])

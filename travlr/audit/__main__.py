@@ -21,15 +21,12 @@ OF_CORPUS = "Rules that read the words alone, fitted on other items; percent of 
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m travlr.audit", description="Check a dataset from its files alone.")
     parser.add_argument("dir", metavar="DIR", type=Path, help="folder of a dataset")
-    parser.add_argument(
-        "--no-baselines", action="store_true", help="do not score rules that answer without reasoning (saves seconds)"
-    )
     add_task_option(parser)
     options = parser.parse_args(arguments)
     checks = audit(options.dir)
     failed = sum(check.status == "FAIL" for check in checks)
     rules: list[RuleScore] = []
-    if not failed and not options.no_baselines:
+    if not failed:
         try:
             rules = dataset_baselines(options.dir)
         except ValueError as error:  # no train split, no scikit-learn, or rows that cannot be read
