@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -109,6 +110,19 @@ def test_corpus_scores_are_those_of_a_loop(asked: Runs) -> None:
     means = pd.Series(right).groupby(axes.reindex(list(right)).astype(str).to_numpy()).mean()
     shown = table[next(name for name in table if "redness" in name)].str.partition(" ")[0].astype(float)
     assert shown.to_dict() == pytest.approx((100 * means).round(1).to_dict(), abs=0.051)
+
+
+def test_a_refused_sentence_does_not_judge_a_model_that_only_ranks(asked: Runs, tmp_path: Path) -> None:
+    shutil.copytree(asked.folder, tmp_path / "runs")
+    [path] = (tmp_path / "runs").glob("*length*/answers.jsonl")
+    first, *others = path.read_text().splitlines()
+    refused = {**json.loads(first), "score": None, "reply": "too long", "finish": "refused"}
+    path.write_text("\n".join([json.dumps(refused), *others, ""]))
+    runs = read_runs(tmp_path / "runs")
+    scores = content(corpora.sections(runs), "scores").filter(like="length", axis=0)
+    assert scores["accuracy [95 %]"].to_list() == scores["no answer"].to_list() == [""]
+    lines = [line for card in error_cards(runs, 500) for line in card.rows if "length" in line["model"]]
+    assert lines and {line["outcome"] for line in lines} == {"wrong"}
 
 
 def test_corpus_sections_compare_models_and_average_axes(asked: Runs) -> None:

@@ -78,24 +78,23 @@ def name_corpora(runs: Runs) -> dict[str, str]:
 
 
 def label_models(predictions: pd.DataFrame, results: pd.DataFrame) -> pd.DataFrame:
-    """Predictions with `label`, unique to each evaluation, and `pictures`: "" for its own ones, else blank or
-    shuffled."""
+    """Predictions with `label`, unique to each evaluation; `pictures`: "" for its own ones, else blank or shuffled;
+    and `judged`: whether the model says true or false, and does not only rank."""
     about = results.drop_duplicates("name").set_index("name")
     pictures = about["image_style"].where(about["image_style"].isin(list(OTHER_PICTURES)), "")
     same = about.groupby(["model", pictures])["run"].transform("nunique") > 1
     labels = about["model"].where(~same, about["model"] + " (" + about["question"] + ")")
-    return predictions.assign(
-        label=predictions["name"].astype(str).map(labels), pictures=predictions["name"].astype(str).map(pictures)
-    )
+    columns = {"label": labels, "pictures": pictures, "judged": about["accuracy"].notna()}
+    names = predictions["name"].astype(str)
+    return predictions.assign(**{column: names.map(values) for column, values in columns.items()})
 
 
 def corpus_sections(title: str, answers: pd.DataFrame, rules: Sequence[RuleScore]) -> list[Section]:
     """The sections about one corpus. answers: see `label_models`. rules: scores of rules that see no picture."""
     items = rank_items(answers)
     own = items[items["pictures"] == ""]
-    parts = [
-        Section(f"{title}: scores", SCORES_NOTE, pd.concat([score_table(answers, items), rule_table(rules)]).fillna(""))
-    ]
+    scores = pd.concat([score_table(answers, items), rule_table(rules)]).fillna("")
+    parts = [Section(f"{title}: scores", SCORES_NOTE, scores.loc[:, scores.ne("").any()])]
     axes = rate_axes(own, ["axis"])
     if len(axes):
         table = axis_table(axes, ["axis"])
@@ -168,9 +167,8 @@ def rate_axes(items: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
 
 
 def choose_judged(answers: pd.DataFrame) -> pd.DataFrame:
-    """Answers about the corpus's own pictures that are right or wrong: not those of models that only rank. A reply
-    without an answer is wrong."""
-    return answers[(answers["pictures"] == "") & (answers["parsed"].notna() | answers["score"].isna())]
+    """Answers about the corpus's own pictures that are right or wrong. A reply without an answer is wrong."""
+    return answers[(answers["pictures"] == "") & answers["judged"]]
 
 
 def sentences_by_axis(answers: pd.DataFrame) -> pd.DataFrame:

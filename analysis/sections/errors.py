@@ -58,8 +58,7 @@ def wrong_answers(runs: Runs, name: str, each: int, seed: int) -> pd.DataFrame:
     if not len(frame):
         return frame
     info = results.iloc[0]
-    evaluated, judged = pd.notna(info["form"]), frame["parsed"].notna().any()
-    if ranks_only := bool(evaluated and not judged and frame["score"].notna().any()):
+    if ranks_only := bool(pd.notna(info["form"]) and pd.isna(info["accuracy"])):
         frame = wrong_items(frame)
     wrong = frame[~frame["right"].astype(bool)]
     order = pd.util.hash_array(wrong["item"].astype(str).to_numpy(object), hash_key=f"{seed:016d}")
