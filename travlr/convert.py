@@ -2,7 +2,7 @@
 
 `python -m travlr.convert SRC DST format=imagefolder`, `python -m travlr.convert CORPUS DST images=DIR`.
 
-The files for lmms-eval are made in `travlr.harness.lmms`.
+The files for lmms-eval are made in `travlr.harness.lmms`, those for trainers in `travlr.finetuning.exports`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from travlr.corpora import KINDS, is_corpus
 from travlr.corpora.writing import convert_corpus
 from travlr.dataset import open_dataset
 from travlr.files import check_apart, file_hash
+from travlr.finetuning.exports import WRITERS, TrainerExport, export_rows
 from travlr.formats.columns import report_damage
 from travlr.formats.exports import FORMATS, check_export, export
 from travlr.formats.manifest import EXPORTED, MANIFEST, check_files
@@ -33,11 +34,16 @@ is replaced.
 
 settings of a dataset
   format=         imagefolder, webdataset or original (the published layout); parquet for a dataset in the published
-                  layout; for lmms-eval: lmms_eval
+                  layout; for lmms-eval: lmms_eval; to train on: trl (Parquet), messages (JSON lines for ms-swift,
+                  LLaMA-Factory and hosted fine-tuning)
   overwrite=false with format=parquet: replace another dataset in DST
 
 settings of format=lmms_eval alone
   setting=image,caption,image+caption   split=test_ind,test_ood   form=true_false   prompt=direct
+
+settings of format=trl and format=messages
+  setting=image,caption,image+caption   split=train,validation   form=true_false   prompt=direct
+  pictures=files  of format=messages: in a folder; inline: in the lines, as hosted fine-tuning takes them
 """
 
 
@@ -108,6 +114,9 @@ def main(arguments: list[str]) -> int:
     if values.get("format") == "lmms_eval":
         names = export_dataset(options.source, options.folder, Export(**values))
         print(f"{options.folder}: {', '.join(names)}")
+    elif values.get("format") in WRITERS:
+        export_rows(options.source, options.folder, TrainerExport(**values))
+        print(f"{options.folder}: format={values['format']}")
     elif "format" not in values and (kind := kind_of(options.source)):
         manifest = convert_corpus(options.source, options.folder, kind, KINDS[kind](**values))
         for note in manifest["corpus"]["notes"]:
@@ -120,6 +129,6 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    models: list[type[Settings]] = [Conversion, Export, *KINDS.values()]
+    models: list[type[Settings]] = [Conversion, Export, TrainerExport, *KINDS.values()]
     names = {name for model in models for name in model.model_fields}
     run_command("convert", lambda: sys.exit(main(sys.argv[1:])), names)

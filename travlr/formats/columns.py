@@ -6,7 +6,7 @@ import contextlib
 import csv
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,7 @@ COLUMNS: dict[str, pa.DataType] = {
 
 
 def _feature(kind: pa.DataType) -> Any:
+    """A type as Hugging Face `datasets` names it in the metadata of a schema."""
     if kind == IMAGE:
         return {"mode": "RGB", "_type": "Image"}  # without a mode, programs read the palette's indices as pixels
     if pa.types.is_list(kind):
@@ -51,9 +52,14 @@ def _feature(kind: pa.DataType) -> Any:
     return {"dtype": str(kind), "_type": "Value"}
 
 
-# Read by Hugging Face `datasets`, which decodes `image` because of it.
+def schema_of(columns: Mapping[str, pa.DataType]) -> pa.Schema:
+    """A schema of which Hugging Face `datasets` knows how to decode pictures."""
+    features = {name: _feature(kind) for name, kind in columns.items()}
+    return pa.schema(list(columns.items()), metadata={"huggingface": json.dumps({"info": {"features": features}})})
+
+
 FEATURES = {name: _feature(kind) for name, kind in COLUMNS.items()}
-SCHEMA = pa.schema(list(COLUMNS.items()), metadata={"huggingface": json.dumps({"info": {"features": FEATURES}})})
+SCHEMA = schema_of(COLUMNS)
 
 
 def example_id(task: str, split: str, index: int) -> str:

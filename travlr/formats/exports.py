@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import itertools
 import json
@@ -83,6 +84,11 @@ def check_export(layout: str, folder: Path, config: Config | None) -> None:
     """Raise `UsageError` for a format that cannot hold the dataset, and for a folder that holds something else."""
     if layout == "original" and config and config.style != Style():
         raise UsageError("format=original: holds style.image=plain and style.caption=sentences alone")
+    check_folder(folder)
+
+
+def check_folder(folder: Path) -> None:
+    """Raise `UsageError` where a folder holds something else than an export."""
     if folder.is_file() or (folder.is_dir() and any(folder.iterdir()) and not (folder / EXPORTED).is_file()):
         raise UsageError(f"{folder}: is not empty and no export; name another folder")
 
@@ -93,15 +99,22 @@ def export(layout: str, folder: Path, dataset: Dataset) -> None:
     Raises `UsageError` as `check_export` does.
     """
     check_export(layout, folder, dataset.config)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as name:
-        temporary = Path(name) / folder.name
-        temporary.mkdir()
+    with replace_export(folder, layout, dataset) as temporary:
         globs = FORMATS[layout](temporary, {split: _rows(reader) for split, reader in dataset.splits.items()})
         first_row = next(_rows(next(iter(dataset.splits.values()))))
         about = {**dataset.manifest, "layout": layout, "data_files": globs}
         for file, data in card_files(about, first_row).items():
             (temporary / file).write_bytes(data)
+
+
+@contextlib.contextmanager
+def replace_export(folder: Path, layout: str, dataset: Dataset) -> Iterator[Path]:
+    """Yield an empty folder. On success it replaces an export, on an exception it is removed."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}.") as name:
+        temporary = Path(name) / folder.name
+        temporary.mkdir()
+        yield temporary
         content = {"format": layout, "content_digest": dataset.manifest["content_digest"]}
         (temporary / EXPORTED).write_text(json.dumps(content))
         shutil.rmtree(folder, ignore_errors=True)

@@ -18,6 +18,7 @@ from travlr.config import check_choice
 from travlr.corpora.items import MATCH
 from travlr.dataset import Example
 from travlr.formats.columns import parse_query_form
+from travlr.questions.objects import objects_text
 from travlr.sampling import streams
 from travlr.scene import Scene, World
 from travlr.tasks import task_class
@@ -116,6 +117,22 @@ def instruction(question: Question, prompt: str, wording: Mapping[str, str]) -> 
     answers = f"{', '.join(most)} or {last}" if most else last
     answer = WORDING["answer"][kind].format(letters=answers, answers=answers)
     return str(wording[prompt].format(answer=answer))
+
+
+def right_reply(question: Question, example: Example, prompt: str = "direct") -> str:
+    """A reply to the request of `messages` that is right: what a model is trained to write.
+
+    Raises `ValueError` for `prompt=reason`, as there is no reasoning to learn from.
+    """
+    if prompt == "reason":
+        raise ValueError("prompt=reason: there are no right replies of it to train on; use direct or describe")
+    if question.form == "read":
+        return objects_text(question.scene)
+    if prompt == "direct":
+        return question.answer
+    if example.task == MATCH:
+        raise ValueError("prompt=describe: nothing describes pictures of others to train on; use prompt=direct")
+    return f"{objects_text(example.scene)}\n\nAnswer: {question.answer}"
 
 
 def most_tokens(form: str, prompt: str) -> int:

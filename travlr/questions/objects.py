@@ -45,6 +45,18 @@ class ObjectErrors:
     def exact(self) -> bool:
         return not (self.missed or self.invented or self.misplaced or self.miscoloured or self.misshaped)
 
+    @property
+    def f1_parts(self) -> tuple[int, int]:
+        """Twice the objects that are right, and objects of the scene plus objects of the reply."""
+        both = self.found + self.misplaced + self.miscoloured + self.misshaped
+        return 2 * self.found, 2 * both + self.missed + self.invented
+
+    @property
+    def f1(self) -> float:
+        """The F1 of objects, 0 to 1."""
+        right, all_objects = self.f1_parts
+        return right / max(all_objects, 1)
+
 
 def short_cells(text: str) -> str:
     """A text with `A 1` for `column A, row 1` and the like."""

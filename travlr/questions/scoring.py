@@ -56,7 +56,7 @@ def measure_replies(outcomes: Sequence[Outcome], clusters: Values | None = None)
         return measure([o.answer for o in outcomes], [o.parsed for o in outcomes], clusters)
     # A list is right, wrong or none; which it is says nothing.
     given = [None if o.parsed is None else str(o.right) for o in outcomes]
-    counts = np.array([_object_counts(errors) for errors in objects])
+    counts = np.array([errors.f1_parts for errors in objects])
     low, high = bootstrap_interval(counts, _object_f1, clusters)
     return replace(
         measure(["True"] * len(given), given, clusters),
@@ -72,12 +72,6 @@ def measure_replies(outcomes: Sequence[Outcome], clusters: Values | None = None)
     )
 
 
-def _object_counts(errors: ObjectErrors) -> tuple[int, int]:
-    """Twice the objects that are right, and objects of the scene plus objects of the reply."""
-    both = errors.found + errors.misplaced + errors.miscoloured + errors.misshaped
-    return 2 * errors.found, 2 * both + errors.missed + errors.invented
-
-
 def _object_f1(counts: np.ndarray) -> np.ndarray:
-    """F1 (...), percent, of sums (..., 2) of `_object_counts`."""
+    """F1 (...), percent, of sums (..., 2) of `ObjectErrors.f1_parts`."""
     return np.asarray(100 * counts[..., 0] / np.maximum(counts[..., 1], 1))
