@@ -279,14 +279,10 @@ def read_replies(folder: Path) -> pd.DataFrame:
             "test_setting": [one.setting for one in records],
             "expected": [one.answer for one in records],
             "objects_read": [one.objects for one in records],
-            "score": [_log_odds(one.log_probabilities) if one.score is None else one.score for one in records],
+            "score": [np.nan if one.score is None else one.score for one in records],
             "prediction": pd.array([says.get(one.parsed or "") for one in records], "boolean"),
         }
     )
-
-
-def _log_odds(logs: dict[str, float] | None) -> float:
-    return logs["true"] - logs["false"] if logs and {"true", "false"} <= logs.keys() else np.nan
 
 
 def row_numbers(ids: pd.Series, example_ids: pd.Series) -> np.ndarray:

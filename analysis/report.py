@@ -109,11 +109,11 @@ def add_sections(report: Report) -> None:
     """Tables and figures of evaluations and of corpora."""
     from analysis.sections import corpora, evaluations
 
-    for heading, sections in (("Evaluations", evaluations.sections), ("Corpora", corpora.sections)):
+    for heading, sections in (("Evaluations", evaluations.describe_evaluations), ("Corpora", corpora.describe_corpora)):
         parts = []
         with left_out(report.runs.skipped, f"{heading.lower()}: "):
             for title, note, content in sections(report.runs):
-                name, part = file_name(title), {"title": title, "note": note, "html": "", "figure": ""}
+                name, part = name_file(title), {"title": title, "note": note, "html": "", "figure": ""}
                 if isinstance(content, pd.DataFrame):
                     table = plain_table(name, title, content, (note,) if note else ())
                     write_table(table, report.out / "tables")
@@ -124,7 +124,7 @@ def add_sections(report: Report) -> None:
         report.sections[heading] = parts
 
 
-def file_name(title: str) -> str:
+def name_file(title: str) -> str:
     return re.sub(r"\W+", "-", title.lower()).strip("-")
 
 

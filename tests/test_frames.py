@@ -191,12 +191,11 @@ def test_predictions_of_evaluations_join_their_example(data: Path, tmp_path: Pat
     shared = {"model": "chat", "task": "cardinality", "dataset": dataset.manifest["content_digest"], "seed": 0}
     shared |= {"form": "true_false", "prompt": "direct", "answers": "likelihood"}
     folder = start_run(tmp_path / "runs", shared, str(data / "cardinality"))
-    logs: list[dict[str, float] | None] = [{"true": -0.5, "false": -1.5}, None]
     with AnswerFile(folder) as file:
-        for example, parsed, log in zip(dataset["test_ood"][:2], ("true", None), logs, strict=True):
+        for example, parsed, score in zip(dataset["test_ood"][:2], ("true", None), (1.0, None), strict=True):
             right = str(example.answer).lower()
             words = (example.id, "test_ood", "caption", "0", "I say", right, parsed, parsed == right)
-            file.append(AnswerRecord(*words, log_probabilities=log))
+            file.append(AnswerRecord(*words, score=score))
     write_results(folder, [shared | {"test_setting": "caption", "split": "test_ood", "accuracy": 50.0, "examples": 2}])
     runs = read_runs(tmp_path / "runs")
     assert len(runs.evaluations) == 1 and len(runs.trainings) == 0

@@ -90,7 +90,7 @@ def items_by_loop(runs: Runs, name: str) -> dict[str, bool]:
 
 
 def test_corpus_scores_are_those_of_a_loop(asked: Runs) -> None:
-    parts = corpora.sections(asked)
+    parts = corpora.describe_corpora(asked)
     scores = content(parts, "scores")
     rows = asked.results[asked.results["image_style"] != "blank"].set_index("model")
     for model, row in rows.iterrows():
@@ -119,14 +119,14 @@ def test_a_refused_sentence_does_not_judge_a_model_that_only_ranks(asked: Runs, 
     refused = {**json.loads(first), "score": None, "reply": "too long", "finish": "refused"}
     path.write_text("\n".join([json.dumps(refused), *others, ""]))
     runs = read_runs(tmp_path / "runs")
-    scores = content(corpora.sections(runs), "scores").filter(like="length", axis=0)
+    scores = content(corpora.describe_corpora(runs), "scores").filter(like="length", axis=0)
     assert scores["accuracy [95 %]"].to_list() == scores["no answer"].to_list() == [""]
     lines = [line for card in error_cards(runs, 500) for line in card.rows if "length" in line["model"]]
     assert lines and {line["outcome"] for line in lines} == {"wrong"}
 
 
 def test_corpus_sections_compare_models_and_average_axes(asked: Runs) -> None:
-    parts = corpora.sections(asked)
+    parts = corpora.describe_corpora(asked)
     [line] = content(parts, "models compared").to_dict("records")
     assert line["items"] == f"{8 * len(TAXONOMY)}" and line["p"] == line["p (Holm)"]  # of one comparison
     averages = content(parts, "averages")
@@ -164,7 +164,7 @@ def scripted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runs:
 
 
 def test_evaluation_sections_have_the_numbers_of_the_answers(scripted: Runs) -> None:
-    parts = evaluations.sections(scripted)
+    parts = evaluations.describe_evaluations(scripted)
     assert len(parts) == 6 and isinstance(parts[-1].content, Figure)
     results = scripted.evaluations
     accuracy = content(parts, "Accuracy of evaluated models")

@@ -53,7 +53,7 @@ MEANS_NOTE = (
 AVERAGES_NOTE = "Means over axes as in the paper's Tables 2 to 5; empty where an axis has no items."
 
 
-def sections(runs: Runs) -> list[Section]:
+def describe_corpora(runs: Runs) -> list[Section]:
     """The sections about corpora; none without any."""
     results = label_evaluations(runs.evaluations[runs.evaluations["task"] == MATCH])
     names, parts = name_corpora(runs), list[Section]()

@@ -43,7 +43,7 @@ class Section(NamedTuple):
     content: pd.DataFrame | Figure
 
 
-def sections(runs: Runs) -> list[Section]:
+def describe_evaluations(runs: Runs) -> list[Section]:
     """The sections about evaluations of TraVLR's own tasks; none without any."""
     results = label_evaluations(runs.evaluations[runs.evaluations["task"] != MATCH])
     if not len(results):

@@ -10,6 +10,7 @@ from typing import Protocol
 from PIL import Image
 from scipy.special import log_expit
 
+from travlr.corpora.pictures import on_white
 from travlr.questions import Question
 from travlr.questions.forms import Message
 from travlr.settings import in_one_line
@@ -71,11 +72,7 @@ def picture_of(request: Request) -> bytes:
 def open_picture(data: bytes, path: str = "") -> Image.Image:
     """The picture in a file, RGB, transparent parts on white; `info["path"]` is its path in the dataset."""
     try:
-        picture: Image.Image = Image.open(io.BytesIO(data))
-        if picture.has_transparency_data:
-            whole = picture.convert("RGBA")
-            picture = Image.alpha_composite(Image.new("RGBA", whole.size, "white"), whole)
-        picture = picture.convert("RGB")
+        picture = on_white(Image.open(io.BytesIO(data)))
     except Exception as error:  # Pillow's decoders can raise anything
         raise ValueError(f"picture {path}: cannot be read ({in_one_line(error)})") from None
     picture.info["path"] = path
