@@ -17,6 +17,7 @@ import torch
 import yaml
 from PIL import Image as pillow
 
+from tests.harness_environments import environment, run_in
 from tests.helpers import COUNTS, SMALL, command, config_of, hashes, one_line, write
 from travlr import Count, Image, Spatiality, make_example, open_dataset
 from travlr.audit.checks import audit
@@ -136,6 +137,30 @@ def test_card_of_strict_data_says_what_rules_reach(tmp_path: Path) -> None:
     parts = (tmp_path / "README.md").read_text().split("\n## ")
     (shown,) = (part for part in parts if "shortcuts" in part.partition("\n")[0])
     assert BEST_UNBOUND["comparison"]["strict"] in " ".join(shown.split())
+
+
+CROISSANT = """
+import json, sys
+import mlcroissant
+dataset = mlcroissant.Dataset(sys.argv[1])
+rows = {split.name: list(dataset.records(split.name)) for split in dataset.metadata.record_sets}
+print(json.dumps({name: len(of_split) for name, of_split in rows.items()}))
+first = rows["test_ood"][0]
+print(json.dumps({name.partition("/")[2]: str(value) for name, value in first.items()}))
+"""
+
+
+def test_croissant_reads_every_row(by_format: dict[str, Path], tmp_path: Path) -> None:
+    path = by_format["parquet"] / "croissant.json"
+    lines = run_in(environment("environments"), "python", "-W", "ignore", "-c", CROISSANT, str(path), folder=tmp_path)
+    counts, row = map(json.loads, lines.splitlines()[-2:])
+    example = make_example(SMALL, "test_ood", 0)
+    assert counts == COUNTS  # and mlcroissant found no error, which it raises
+    assert row["caption"] == str(example.caption.encode()) and row["answer"] == str(example.answer)
+    assert f"size={SIDE}x{SIDE}" in row["image"] and row["objects"].count("colour") == len(example.scene)
+    described = json.loads(path.read_text())
+    files = {part["name"]: part["sha256"] for part in described["distribution"] if "sha256" in part}
+    assert files == {name: digest for name, digest in hashes(by_format["parquet"]).items() if name.endswith("parquet")}
 
 
 # The published layout as a source ------------------------------------------------------------------------------------

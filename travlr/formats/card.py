@@ -1,4 +1,4 @@
-"""The dataset card: README.md and an example picture."""
+"""The dataset card: README.md, an example picture, and for programs croissant.json."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from render.png import decode
 from render.text import CAPTION_STYLES
 from travlr.config import Style
 from travlr.formats.columns import FEATURES
+from travlr.formats.croissant import croissant_text
 from travlr.tasks import PAPER, config_from_dict, task_class
 
 COLUMNS = """
@@ -23,12 +24,7 @@ and columns counted from 0.
 """
 NO_ORDER = COLUMNS.replace("`objects` in the order of the caption,", "`objects` in random order,")
 
-CITATION = """
-## Citation
-
-%s:
-
-```bibtex
+BIBTEX = """\
 @inproceedings{chow-etal-2023-travlr,
     title = "{T}ra{VLR}: Now You See It, Now You Don{'}t! A Bimodal Dataset for Evaluating Visio-Linguistic Reasoning",
     author = "Chow, Keng Ji and Tan, Samson and Kan, Min-Yen",
@@ -40,7 +36,14 @@ CITATION = """
     pages = "3322--3347",
     doi = "10.18653/v1/2023.eacl-main.242",
     url = "https://aclanthology.org/2023.eacl-main.242",
-}
+}"""
+CITATION = f"""
+## Citation
+
+%s:
+
+```bibtex
+{BIBTEX}
 ```
 """
 # Task -> preset -> accuracy of the best unbound rule, as docs/strict.md has it.
@@ -57,7 +60,12 @@ def card_files(manifest: dict[str, Any], row: dict[str, Any]) -> dict[str, bytes
 
     manifest: of a Parquet dataset, or of an export with its `layout` and `data_files`, the globs of its splits.
     """
-    return {"example.png": _png(row["image"]["bytes"]), "README.md": _text(manifest, row).encode()}
+    files = {"example.png": _png(row["image"]["bytes"]), "README.md": _text(manifest, row).encode()}
+    if "layout" in manifest:
+        return files
+    corpus = manifest.get("corpus")
+    name, citation = (corpus["name"], "") if corpus else (f"TraVLR {row['task']}", BIBTEX)
+    return files | {"croissant.json": croissant_text(manifest, name, citation).encode()}
 
 
 def _png(data: bytes) -> bytes:

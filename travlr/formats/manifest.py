@@ -23,7 +23,7 @@ MANIFEST = "dataset.json"
 ENTRIES = ("config", "held_out", "splits", "files", "content_digest")  # that are read without another check
 UNFINISHED = ".unfinished.json"  # stands in a dataset that is not whole yet: what is being written
 EXPORTED = "export.json"  # stands in a copy in another format
-CARD = ("README.md", "example.png")
+CARD = ("README.md", "example.png", "croissant.json")
 SHARD = re.compile(rf"({'|'.join(SPLITS)})-\d{{5,}}-of-\d{{5,}}\.parquet")
 
 
