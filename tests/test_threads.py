@@ -18,7 +18,7 @@ from train.data.inputs import Inputs
 from train.data.sources import stream_examples
 from train.data.text import WordTokenizer, grammar_tokenizer
 from train.learning.consistency import paired_inputs
-from train.learning.module import Learner, used_states
+from train.learning.module import Learner, used_tokens
 from train.learning.threads import encode, rows_by_length
 from train.models import make_model
 from travlr import Cardinality
@@ -81,7 +81,7 @@ def test_models_with_dropout_are_left_in_one_part(threads: None) -> None:
     states = []
     for _ in range(2):
         torch.manual_seed(1)
-        states.append(encode(model, batch, used_states(batch)).pooled)
+        states.append(encode(model, batch, used_tokens(batch)).pooled)
     assert states[0].equal(states[1])
 
 

@@ -141,14 +141,16 @@ def test_curve_of_less_than_an_epoch(data: str, tmp_path: Path) -> None:
     assert [point["step"] for point in read_curve(tmp_path / row["name"])] == [10, 12]
 
 
-@pytest.mark.parametrize(("decay", "middle"), [("linear", 0.55), ("cosine", 0.55), ("constant", 1.0)])
-def test_learning_rate_rises_and_falls(decay: str, middle: float) -> None:
+@pytest.mark.parametrize(
+    ("decay", "hold", "middle"), [("linear", 0.0, 0.55), ("cosine", 0.0, 0.55), ("linear", 0.5, 0.82)]
+)
+def test_learning_rate_rises_and_falls(decay: str, hold: float, middle: float) -> None:
     class Only(Learner):
         def __init__(self) -> None:
-            self.recipe, self.rate, self.steps = Recipe(warmup=0.2, decay=decay, final_rate=1e-4), 1e-3, 10
+            self.recipe, self.rate, self.steps = Recipe(warmup=0.2, hold=hold, decay=decay, final_rate=1e-4), 1e-3, 10
 
     factors = [Only().factor(step) for step in (0, 1, 2, 6, 10, 11)]
-    assert factors == pytest.approx([0.5, 1.0, 1.0, middle, *[1.0 if decay == "constant" else 0.1] * 2])
+    assert factors == pytest.approx([0.5, 1.0, 1.0, middle, 0.1, 0.1])
 
 
 def test_train_seeds_differ(data: str, finished: Path, tmp_path: Path) -> None:

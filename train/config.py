@@ -68,7 +68,7 @@ CHECKPOINT_FILES = (
 )
 SIZES = {"tiny": "", "small": "", "base": "the published architecture"}
 SETTINGS = {"image": "", "caption": "", "image+caption": "", "mixed": "modal dropout"}
-PRECISIONS = {"float32": "", "bf16": "", "auto": "bf16 where the device computes in it"}
+PRECISIONS = {"float32": "", "bf16": "", "auto": "bf16 where the device computes faster in it"}
 MAX_SEED = (1 << 43) - 1  # seeds of dropout are made from it, and torch takes no larger ones
 VALIDATION = 2000  # examples in each validation, or the whole split
 
@@ -77,16 +77,17 @@ VALIDATION = 2000  # examples in each validation, or the whole split
 class Recipe:
     """What is fixed about the training of a model.
 
-    warmup: part of all steps in which the learning rate rises from 0. decay: how it falls after that: linear, cosine or
-    constant. final_rate: learning rate at the end. clip: largest norm of the gradient. loss: cross_entropy, binary (the
-    published fine-tuning code's) or distillation (with ALBEF's teacher). positions: how position embeddings start if
-    nothing is pretrained: sinusoidal, or random as in BERT. shortest_first: of new examples, part of the steps that go
-    from scenes with few objects (an eighth of all) to any scene.
+    warmup: part of all steps in which the learning rate rises from 0. hold: part of all steps, warmup included, before
+    it falls. decay: how it falls: linear or cosine. final_rate: learning rate at the end. clip: largest norm of the
+    gradient. loss: cross_entropy, binary (the published fine-tuning code's) or distillation (with ALBEF's teacher).
+    positions: how position embeddings start if nothing is pretrained: sinusoidal, or random as in BERT. shortest_first:
+    of new examples, part of the steps that go from scenes with few objects (an eighth of all) to any scene.
     """
 
     weight_decay: float = 0.01
     betas: tuple[float, float] = (0.9, 0.98)
     warmup: float = 0.1
+    hold: float = 0.0
     decay: str = "linear"
     final_rate: float = 0.0
     clip: float | None = 1.0
@@ -95,7 +96,7 @@ class Recipe:
     shortest_first: float = 0.5
 
 
-DEFAULT = Recipe()
+DEFAULT = Recipe(hold=0.7)
 # BERT's own. The paper does not give that of its text-only models.
 BERT = Recipe(betas=(0.9, 0.999), positions="random", shortest_first=0.0)
 # Transformers-VQA. Its AdamW has no correction of the first steps' bias and decays biases too: not repeated here.
@@ -169,7 +170,14 @@ class Training(Settings):
         description="null: new examples of the same distribution, never repeated; else how much of the train split: a "
         "part up to 1, or a number of examples above 1",
     )
-    check_every: int | None = Field(250, ge=1, description="steps between validations, null for an epoch")
+    check_every: int | None = Field(125, ge=1, description="steps between validations, null for an epoch")
+    until: float | None = Field(
+        99.9,
+        gt=50,
+        le=100,
+        description="end early: validation macro-F1 from which, reached twice in a row, the learning rate falls to 0; "
+        "null for all steps",
+    )
     auxiliary_targets: bool = Field(
         True, description="also learn the intermediate steps of an answer (train/data/auxiliary.py)"
     )
@@ -226,7 +234,7 @@ class Run(Settings):
     runs: PathText = Field("runs", description="folder with a folder for each run")
     device: Literal["auto", "cpu", "gpu"] = Field("auto", description="auto, cpu or gpu")
     precision: Literal["float32", "bf16", "auto"] = Field(
-        "auto", description="float32, bf16, or auto: bf16 where the device computes in it"
+        "auto", description="float32, bf16, or auto: bf16 where the device computes faster in it"
     )
     trainer: dict[str, Any] = Field(
         {},

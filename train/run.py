@@ -19,7 +19,7 @@ from train.data.pixels import PUBLISHED
 from train.data.sources import TrainingDataset
 from train.data.text import WordTokenizer, grammar_tokenizer
 from train.fingerprint import began_pretrained, fingerprint
-from train.learning.batches import RunData, training_schedule, unlabelled_pairs
+from train.learning.batches import RunData, count_examples, training_schedule
 from train.learning.devices import (
     accelerator,
     chosen_precision,
@@ -111,16 +111,15 @@ def train_and_test(
         "weights": weights,
         "regions": config.regions.source if data.visual.sees == "regions" else None,
         "precision": precision,
-        "steps": schedule.steps,
-        "train_examples": schedule.examples,
-        "unlabelled_examples": unlabelled_pairs(config, schedule.steps),
+        "steps": learner.steps,
+        **count_examples(config, schedule, learner.steps),
         "train_seconds": round(train_seconds, 1),
         "evaluate_seconds": round(time.monotonic() - start, 1),
         "dataset": source.digest,
         **provenance(gpu_names(device)),
     }
     for logger in trainer.loggers:
-        logger.log_metrics({f"test/{r['test_setting']}/{r['split']}/f1": r["macro_f1"] for r in rows}, schedule.steps)
+        logger.log_metrics({f"test/{r['test_setting']}/{r['split']}/f1": r["macro_f1"] for r in rows}, learner.steps)
         logger.finalize("success")
     write_predictions(folder, predictions)
     write_results(folder, [row | columns for row in rows])

@@ -10,6 +10,9 @@ targets:
 - the last token of each object in the query: the words of the object, "red circle", and its value of the pair, "A";
 - the first token, from which the answer is classified: the pair and what the query states, "right E A" and "left".
 
+The words of an object are learned after half of the layers, and which nouns describe it before the last, so that later
+layers can use them (`Encoded.middle`, `Encoded.late`).
+
 The objects of the query and the first token also predict the pair's values as numbers, 5 and 1: a direction that tells
 two numbers apart does so for pairs that are held out of training, too.
 """

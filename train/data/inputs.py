@@ -90,11 +90,16 @@ class Inputs:
 
 @dataclass(frozen=True)
 class Encoded:
-    """Hidden states of the last layer.
+    """Hidden states.
 
-    text: (B, L, H). image: (B, R, H), of regions or patches, or None. pooled: (B, H), input of the classifier.
+    text: (B, L, H) of the last layer. image: (B, R, H), of regions or patches, or None. pooled: (B, H), input of the
+    classifier. middle, late: (B, L + R, H), text first, after half of the layers that see the text, and before the last
+    of them; (B, L, H) without regions. Auxiliary targets of objects are learned from these: so later layers can use
+    what an object is (`middle`) and whether the query describes it (`late`).
     """
 
     text: Tensor
     image: Tensor | None
     pooled: Tensor
+    middle: Tensor
+    late: Tensor

@@ -30,7 +30,8 @@ class Schedule:
     """The training batches of a run, and its numbers of steps.
 
     epoch: from the number of a pass over the data to its batches, always the same. batches: of a pass. steps: of the
-    optimiser, each of `accumulate` batches. check_every: steps between validations. examples: different ones in all.
+    optimiser, each of `accumulate` batches. check_every: steps between validations. examples: number of those
+    of the train split that are used, or None for new ones in every batch.
     """
 
     epoch: Callable[[int], Iterator[Inputs]]
@@ -38,7 +39,7 @@ class Schedule:
     steps: int
     check_every: int
     accumulate: int
-    examples: int
+    examples: int | None
 
     def between_validations(self, number: int) -> Iterator[Inputs]:
         """The batches from validation `number` to the next, or to the last step."""
@@ -100,9 +101,14 @@ def training_schedule(data: RunData) -> Schedule:
     )
 
 
-def unlabelled_pairs(config: Run, steps: int) -> int:
-    """The number of unlabelled (image, caption) pairs that a run learns from, with `method=consistency`."""
-    return steps * config.accumulate * config.batch_size if config.method == "consistency" else 0
+def count_examples(config: Run, schedule: Schedule, steps: int) -> dict[str, int]:
+    """The different examples that a run of `steps` learned from: labelled ones, and unlabelled pairs of image and
+    caption with `method=consistency`."""
+    new = steps * config.accumulate * config.batch_size
+    return {
+        "train_examples": new if schedule.examples is None else schedule.examples,
+        "unlabelled_examples": new if config.method == "consistency" else 0,
+    }
 
 
 def _streamed(data: RunData) -> Schedule:
@@ -141,8 +147,7 @@ def _streamed(data: RunData) -> Schedule:
         batches = _batches(data, data.prepared(labelled_raw), config.batch_size, epoch)
         return _with_sides(data, batches, data.prepared(unlabelled_raw), epoch)
 
-    examples = steps * accumulate * config.batch_size
-    return Schedule(batches, per_epoch * accumulate, steps, per_epoch, accumulate, examples)
+    return Schedule(batches, per_epoch * accumulate, steps, per_epoch, accumulate, None)
 
 
 def _with_sides(data: RunData, batches: Iterator[Inputs], unlabelled: Examples, epoch: int) -> Iterator[Inputs]:

@@ -26,11 +26,14 @@ def gpu_names(device: str) -> list[str]:
 
 
 def chosen_precision(setting: str, device: str) -> str:
-    """`float32` or `bf16`. `auto` is bf16 where the processor or the GPU computes in it. device: cpu or cuda."""
+    """`float32` or `bf16`. `auto` is bf16 where the processor or the GPU computes faster in it. device: cpu or cuda."""
     if setting != "auto":
         return setting
     if device == "cuda":
-        computes = torch.cuda.is_bf16_supported()
-    else:
-        computes = any(torch.cpu.get_capabilities().get(name) for name in ("avx512_bf16", "amx_bf16", "bf16"))
-    return "bf16" if computes else "float32"
+        return "bf16" if torch.cuda.is_bf16_supported() else "float32"
+    has = torch.cpu.get_capabilities()
+    # Intel's AVX-512 multiplies bf16 no faster than float32, and training then takes 1.2 times as long.
+    fast = (
+        has.get("amx_bf16") or has.get("bf16") or (has.get("avx512_bf16") and "Intel" not in str(has.get("cpu_name")))
+    )
+    return "bf16" if fast else "float32"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -44,6 +45,7 @@ def make_trainer(run: Run, schedule: Schedule, folder: Path, device: str, precis
     own["logger"] = [_logger(name, folder) for name in _as_list(own.get("logger"))]
     own["callbacks"] = [
         Curve(folder),
+        EarlyEnd(run.training.until, run.details.hold, schedule.check_every),
         Timer(),
         ModelCheckpoint(folder / CHECKPOINTS, filename="last", enable_version_counter=False),
         *(import_name("trainer.callbacks", name)() for name in _as_list(own.get("callbacks"))),
@@ -160,6 +162,38 @@ class Curve(Callback):
 
     def _add(self, trainer: L.Trainer, values: dict[str, float]) -> None:
         self.points.append({"step": trainer.global_step, **values})
+
+
+class EarlyEnd(Callback):
+    """Ends a run whose validation macro-F1 is at least `until` twice in a row, after the fall of the learning rate.
+
+    until: percent, or None for all steps. hold: of the recipe; the fall takes the same part of a shortened run.
+    check_every: steps between validations; a run ends with one.
+    """
+
+    def __init__(self, until: float | None, hold: float, check_every: int) -> None:
+        self.until, self.hold, self.check_every = until, hold, check_every
+        self.steps: int | None = None  # of the shortened run
+        self.before = 0.0  # score of the validation before
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"steps": self.steps, "before": self.before}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.steps, self.before = state["steps"], state["before"]
+
+    def on_train_start(self, trainer: L.Trainer, learner: L.LightningModule) -> None:
+        assert isinstance(learner, Learner)
+        learner.steps = self.steps or learner.steps
+
+    def on_validation_end(self, trainer: L.Trainer, learner: L.LightningModule) -> None:
+        assert isinstance(learner, Learner)
+        score = float(trainer.callback_metrics["f1"])
+        if self.until is not None and self.steps is None and min(score, self.before) >= self.until:
+            checks = math.ceil(trainer.global_step / max(self.hold, 0.5) / self.check_every)
+            self.steps = learner.steps = min(learner.steps, checks * self.check_every)
+        self.before = score
+        trainer.should_stop = trainer.global_step >= learner.steps
 
 
 def _losses(trainer: L.Trainer) -> dict[str, float]:

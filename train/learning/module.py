@@ -38,22 +38,10 @@ class WordHead(nn.Module):
         return functional.linear(self.norm(inner), embeddings.weight, self.bias)
 
 
-def used_states(batch: Inputs) -> Tensor:
-    """(B, L or L + R) bool: the first token, and the tokens and regions with targets, whose states the losses use."""
+def used_tokens(batch: Inputs) -> Tensor:
+    """(B, L) bool: the first token, and the objects of the query, whose last states the losses use."""
     used = first_token(batch.tokens)
-    if batch.objects is not None:
-        used = functional.pad(used, (0, batch.objects.shape[1] - used.shape[1]))
-    for targets in (batch.targets, batch.objects):
-        if targets is not None:
-            used[:, : targets.shape[1]] |= (targets != IGNORED).reshape(*targets.shape[:2], -1).any(-1)
-    return used
-
-
-def _states(encoded: Encoded, targets: Tensor) -> Tensor:
-    """The states that targets (B, L or L + R, …) belong to: those of the text, and of the regions."""
-    if encoded.image is None or targets.shape[1] == encoded.text.shape[1]:
-        return encoded.text
-    return torch.cat([encoded.text, encoded.image], 1)
+    return used if batch.targets is None else used | (batch.targets != IGNORED)
 
 
 class Learner(L.LightningModule):
@@ -94,7 +82,7 @@ class Learner(L.LightningModule):
         """The losses by name, one for each kind of target that the batch has."""
         if self.recipe.loss == "distillation" and batch.answer is not None:
             return {"answer_loss": self.model.distillation_loss(batch)}
-        encoded = encode(self.model, batch, used_states(batch))
+        encoded = encode(self.model, batch, used_tokens(batch))
         losses = {}
         if batch.answer is not None:
             losses["answer_loss"] = self._answer_loss(self.model.head(encoded.pooled).float(), batch.answer)
@@ -138,11 +126,11 @@ class Learner(L.LightningModule):
 
     def _object_loss(self, encoded: Encoded, objects: Tensor) -> Tensor:
         positions = (objects != IGNORED).any(-1)
-        logits = self.objects(_states(encoded, objects)[positions], self.model.embeddings).float()
+        logits = self.objects(encoded.middle[:, : objects.shape[1]][positions], self.model.embeddings).float()
         return functional.cross_entropy(logits.flatten(0, 1), objects[positions].flatten())
 
     def _noun_loss(self, encoded: Encoded, nouns: Tensor, has_noun: Tensor) -> Tensor:
-        logits = self.nouns(_states(encoded, nouns)[has_noun.any(-1)]).float()
+        logits = self.nouns(encoded.late[:, : nouns.shape[1]][has_noun.any(-1)]).float()
         has_noun, nouns = has_noun[has_noun.any(-1)], nouns[has_noun.any(-1)]
         return functional.binary_cross_entropy_with_logits(logits[has_noun], nouns[has_noun])
 
@@ -151,9 +139,9 @@ class Learner(L.LightningModule):
         (`train.learning.consistency`). own: the side of the training setting."""
         self.model.eval()
         with torch.no_grad():
-            targets = self._predictions(encode(self.model, own, used_states(own)), own.targets)
+            targets = self._predictions(encode(self.model, own, used_tokens(own)), own.targets)
         self.model.train()
-        encoded = encode(self.model, other, used_states(other))
+        encoded = encode(self.model, other, used_tokens(other))
         *logits, values = self._predictions(encoded, other.targets)
         *target_logits, target_values = targets
         losses = [functional.cross_entropy(p, t.softmax(-1)) for p, t in zip(logits, target_logits, strict=True)]
@@ -190,9 +178,8 @@ class Learner(L.LightningModule):
         rise = max(1, round(self.recipe.warmup * self.steps))
         if step < rise:
             return (step + 1) / rise
-        progress = min(1.0, (step - rise) / max(1, self.steps - rise))
-        if self.recipe.decay == "constant":
-            return 1.0
+        start = max(rise, round(self.recipe.hold * self.steps))  # of the fall
+        progress = min(1.0, max(0, step - start) / max(1, self.steps - start))
         fall = 1 - progress if self.recipe.decay == "linear" else 0.5 * (1 + math.cos(math.pi * progress))
         final = self.recipe.final_rate / self.rate
         return final + (1 - final) * fall

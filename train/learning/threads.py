@@ -24,7 +24,7 @@ PARTS = 2  # of a batch for each thread
 
 
 def encode(model: Model, inputs: Inputs, used: Tensor) -> Encoded:
-    """As `Model.encode` with `used`, in threads where that is faster. The result has an `image` if `used` has regions.
+    """As `Model.encode` with `used`, in threads where that is faster; then the result has no `image`.
 
     A model with dropout is computed whole: otherwise it would depend on chance which thread draws which numbers.
     """
@@ -34,8 +34,9 @@ def encode(model: Model, inputs: Inputs, used: Tensor) -> Encoded:
         return model.encode(inputs, used)
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     parts = [Part(model, inputs, used, rows) for rows in rows_by_length(inputs, PARTS * threads)]
-    pooled, text, *image = EncodeParts.apply(parts, pool(threads), *parameters)  # type: ignore[no-untyped-call]
-    return Encoded(text, image[0] if image else None, pooled)
+    pooled, text, *inner = EncodeParts.apply(parts, pool(threads), *parameters)  # type: ignore[no-untyped-call]
+    middle, late = (torch.cat(inner[place::2], 1) for place in range(2))  # of the text, and of regions if there are any
+    return Encoded(text, None, pooled, middle, late)
 
 
 def rows_by_length(inputs: Inputs, count: int) -> list[Tensor]:
@@ -57,7 +58,7 @@ def pool(threads: int) -> ThreadPoolExecutor:
 
 @dataclass
 class Part:
-    """Some rows of a batch. used: as in `Model.encode`, (B, L or L + R)."""
+    """Some rows of a batch. used: as in `Model.encode`, (B, L)."""
 
     model: Model
     inputs: Inputs
@@ -65,17 +66,15 @@ class Part:
     rows: Tensor
 
     def forward(self, gradient: bool, autocast: bool) -> tuple[Tensor, ...]:
-        """The states for the classifier, (rows, H), of the texts, (rows, longest text, H), and, if they are used, of
-        the regions, (rows, most regions, H)."""
-        inputs, whole = self.inputs.take(self.rows).without_padding(), self.inputs.tokens.shape[1]
-        used = self.used[self.rows, : inputs.tokens.shape[1]]
-        regions = self.used[self.rows, whole:]
-        if regions.shape[1] and inputs.features is not None:
-            used = torch.cat([used, regions[:, : inputs.features.shape[1]]], 1)
+        """The states for the classifier, (rows, H), of the texts, last, middle and late, each (rows, longest text, H),
+        and, with regions, theirs, middle and late, each (rows, most regions, H)."""
+        inputs = self.inputs.take(self.rows).without_padding()
+        length = inputs.tokens.shape[1]
         with torch.set_grad_enabled(gradient), torch.autocast("cpu", torch.bfloat16, enabled=autocast):
-            encoded = self.model.encode(inputs, used)
-        states = encoded.pooled, encoded.text
-        return states if not regions.shape[1] or encoded.image is None else (*states, encoded.image)
+            encoded = self.model.encode(inputs, self.used[self.rows, :length])
+        inner = encoded.middle, encoded.late
+        regions = [states[:, length:] for states in inner if states.shape[1] > length]
+        return encoded.pooled, encoded.text, *(states[:, :length] for states in inner), *regions
 
 
 class EncodeParts(torch.autograd.Function):
@@ -87,7 +86,8 @@ class EncodeParts(torch.autograd.Function):
         states = list(pool.map(lambda part: part.forward(gradient, autocast), parts))
         context.parts, context.states, context.pool, context.parameters = parts, states, pool, parameters
         (count, length), features = parts[0].inputs.tokens.shape, parts[0].inputs.features
-        sizes = ((), (length,), (0 if features is None else features.shape[1],))
+        regions = (0 if features is None else features.shape[1],)
+        sizes = ((), *[(length,)] * 3, *[regions] * 2)
         wholes = [one.new_zeros(count, *size, one.shape[-1]) for one, size in zip(states[0], sizes, strict=False)]
         for part, of_part in zip(parts, states, strict=True):
             for whole, one in zip(wholes, of_part, strict=True):

@@ -61,8 +61,8 @@ class Albef(Model):
         Raises ValueError without pixels, and for pictures that are not `Shape.picture` pixels wide and high.
         """
         image = self.encode_vision(inputs)  # (B or 1, 1 + R, H)
-        text = self.text_encoder(inputs.tokens, inputs.token_mask, image)
-        return Encoded(text, image[:, 1:], text[:, 0])
+        text, middle, late = self.text_encoder.run(inputs.tokens, inputs.token_mask, image)
+        return Encoded(text, image[:, 1:], text[:, 0], middle, late)
 
     def encode_vision(self, inputs: Inputs) -> Tensor:
         """States of the ViT, (B, 1 + R, H), class token first."""
@@ -133,10 +133,14 @@ class TextEncoder(nn.Module):
 
     def forward(self, tokens: Tensor, mask: Tensor, image: Tensor | None = None) -> Tensor:
         """tokens, mask: (B, L); image: (B or 1, 1 + R, H), or None for the text layers alone. Returns (B, L, H)."""
-        states = self.embeddings(tokens)
+        return self.run(tokens, mask, image)[0]
+
+    def run(self, tokens: Tensor, mask: Tensor, image: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        """As `forward`: states (B, L, H) after all layers, after half of them, and before the last."""
+        states = [self.embeddings(tokens)]
         for layer in self.encoder.layer[: self.unimodal if image is None else None]:
-            states = layer(states, mask, image)
-        return states
+            states.append(layer(states[-1], mask, image))
+        return states[-1], states[(len(states) - 1) // 2], states[-2]
 
 
 class VisionTransformer(nn.Module):

@@ -65,8 +65,8 @@ class Model(nn.Module):
     matching: nn.Linear | None
 
     def encode(self, inputs: Inputs, used: Tensor | None = None) -> Encoded:
-        """Hidden states of a batch. used: (B, L or L + R) bool, the tokens (and regions) whose states are used; then
-        other states of `text` and `image` may be anything, so that a model can skip work. None: all states are used."""
+        """Hidden states of a batch. used: (B, L) bool, the tokens whose last states are used; then other states of
+        `text` and `image` may be anything, so that a model can skip work. None: all states are used."""
         raise NotImplementedError
 
     @property
@@ -275,21 +275,23 @@ def bert_encoder(shape: Shape, cross_layers: int = 0) -> Any:
     return encoder
 
 
-def run_layers(layers: Any, states: Tensor, mask: Tensor, used: Tensor | None = None) -> Tensor:
-    """States (B, S, H) after all layers of a BERT. mask: (B, S).
+def run_layers(layers: Any, states: Tensor, mask: Tensor, used: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+    """States (B, S, H) after all layers of a BERT, after half of them, and before the last. mask: (B, S).
 
-    used: (B, L or S) bool, as in `Model.encode`. On a CPU the last layer then computes these states alone, a
+    used: (B, L) bool, as in `Model.encode`. On a CPU the last layer then computes these states alone, a
     seventh of those of a caption. On a GPU, counting them would wait for it.
     """
-    states = in_autocast_type(states)
-    for layer in layers[:-1]:
+    states = middle = in_autocast_type(states)
+    for number, layer in enumerate(layers[:-1], 1):
         states = run_layer(layer, states, None, mask)
+        if number == len(layers) // 2:
+            middle = states
     if used is None or states.device.type != "cpu":
-        return run_layer(layers[-1], states, None, mask)
+        return run_layer(layers[-1], states, None, mask), middle, states
     most = int(used.sum(1).max())
     index = torch.argsort(~used, dim=1, stable=True)[:, :most, None].expand(-1, -1, states.shape[-1])  # (B, P, H)
     last = run_layer(layers[-1], states.gather(1, index), states, mask)
-    return torch.zeros_like(states).scatter(1, index, last.to(states.dtype))
+    return torch.zeros_like(states).scatter(1, index, last.to(states.dtype)), middle, states
 
 
 def run_layer(layer: Any, states: Tensor, context: Tensor | None, mask: Tensor) -> Tensor:

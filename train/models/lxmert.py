@@ -67,16 +67,19 @@ class Lxmert(Model):
             text = layer(text, token_mask)[0]
         for layer in encoder.r_layers:
             image = layer(image, region_mask)[0]
-        joint, last = encoder.x_layers[:-1], encoder.x_layers[-1]
-        for layer in joint:
+        first = 0 if self.fusion is None else 1  # region: that of a controlled model before it is the whole image
+        states = [torch.cat([text, image[:, first:]], 1)]
+        for layer in encoder.x_layers[:-1]:
             text, image = layer(text, token_mask, image, region_mask)
-        if used is None or used.shape[1] > text.shape[1] or self.fusion is not None:
+            states.append(torch.cat([text, image[:, first:]], 1))
+        middle, late, last = states[len(encoder.x_layers) // 2], states[-1], encoder.x_layers[-1]
+        if used is None or self.fusion is not None:
             text, image = last(text, token_mask, image, region_mask)
         else:
             text, image = language_side(last, text, token_mask, image, region_mask), None
         if self.fusion is not None:
-            return Encoded(text, image[:, 1:], self.fusion(text, image))
-        return Encoded(text, image, self.lxmert.pooler(text))
+            return Encoded(text, image[:, 1:], self.fusion(text, image), middle, late)
+        return Encoded(text, image, self.lxmert.pooler(text), middle, late)
 
 
 def language_side(layer: Any, text: Tensor, token_mask: Tensor, image: Tensor, region_mask: Tensor) -> Tensor:

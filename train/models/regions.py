@@ -5,10 +5,12 @@ Shapes: B examples, L text tokens, R regions, D numbers of a region's features, 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 
-from train.data.inputs import Inputs
+from train.data.inputs import Encoded, Inputs
 from train.models.layers import BASE_WIDTH, Dropout, Shape, initialise
 
 POOLED_WIDTH = 1024  # of the controlled models' poolers at BASE_WIDTH; in proportion at other widths
@@ -55,6 +57,22 @@ class Fusion(nn.Module):
     def forward(self, text: Tensor, image: Tensor) -> Tensor:
         """text: (B, L, H); image: (B, 1 + R, H), the whole image first. Returns (B, 4/3 H)."""
         return self.dropout(torch.relu(self.text(text[:, 0])) * torch.relu(self.image(image[:, 0])))
+
+
+def joint_states(
+    states: tuple[Tensor, Tensor, Tensor], length: int, pooler: Callable[[Tensor], Tensor] | None, fusion: Fusion | None
+) -> Encoded:
+    """What UNITER and VisualBERT return. states: (B, L + R, H), as `run_layers` returns them; length: L.
+
+    fusion: of a controlled model, whose first region is the whole image; others have a pooler.
+    """
+    last, middle, late = states
+    text, image = last[:, :length], last[:, length:]
+    if fusion is None:
+        assert pooler is not None
+        return Encoded(text, image if image.shape[1] else None, pooler(last), middle, late)
+    middle, late = (torch.cat([inner[:, :length], inner[:, length + 1 :]], 1) for inner in (middle, late))
+    return Encoded(text, image[:, 1:], fusion(text, image), middle, late)
 
 
 def region_heads(

@@ -13,7 +13,7 @@ from transformers.models.bert.modeling_bert import BertPooler
 from train.config import ARCHITECTURES
 from train.data.inputs import Encoded, Inputs
 from train.models.layers import Dropout, Model, Shape, TextEmbeddings, bert_encoder, initialise, run_layers
-from train.models.regions import region_heads, regions_of
+from train.models.regions import joint_states, region_heads, regions_of
 
 
 class Uniter(Model):
@@ -47,7 +47,6 @@ class Uniter(Model):
         """Without regions, the text alone, as in a BERT."""
         self.check(inputs)
         regions = regions_of(inputs, controlled=self.fusion is not None)
-        length = inputs.tokens.shape[1]
         if regions is None:
             states = self.uniter(inputs.tokens, inputs.token_mask, used=used)
         else:
@@ -55,10 +54,7 @@ class Uniter(Model):
             mask = torch.cat([inputs.token_mask, region_mask], 1)  # (B, S)
             used = used if self.fusion is None else None  # controlled models pool an image state, too
             states = self.uniter(inputs.tokens, mask, features, self.box_numbers(boxes), used)
-        text, image = states[:, :length], states[:, length:]
-        if self.fusion is not None:
-            return Encoded(text, image[:, 1:], self.fusion(text, image))
-        return Encoded(text, image if regions is not None else None, self.uniter.pooler(states))
+        return joint_states(states, inputs.tokens.shape[1], self.uniter.pooler, self.fusion)
 
     def box_numbers(self, boxes: Tensor) -> Tensor:
         """Boxes (B, R, 4), 0 to 1, as the position embedding takes them: (B, R, 7), or (B, R, 5) if controlled."""
@@ -77,8 +73,7 @@ class UniterEncoder(nn.Module):
         self.embeddings = TextEmbeddings(shape)
         self.img_embeddings = RegionEmbeddings(shape, box_width)
         self.encoder = bert_encoder(shape)
-        if pooled:
-            self.pooler = BertPooler(BertConfig(hidden_size=shape.width))  # type: ignore[no-untyped-call]
+        self.pooler = BertPooler(BertConfig(hidden_size=shape.width)) if pooled else None  # type: ignore[no-untyped-call]
         self.apply(initialise)
 
     def forward(
@@ -88,9 +83,9 @@ class UniterEncoder(nn.Module):
         features: Tensor | None = None,
         boxes: Tensor | None = None,
         used: Tensor | None = None,
-    ) -> Tensor:
-        """tokens: (B, L); mask: (B, S); features: (B, R, D); boxes: (B, R, 7); used: (B, L or S). Returns (B, S, H),
-        text first."""
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """tokens: (B, L); mask: (B, S); features: (B, R, D); boxes: (B, R, 7); used: (B, L). Returns states
+        (B, S, H), text first, as `run_layers` does."""
         states = self.embeddings(tokens)
         if features is not None:
             types = torch.ones(features.shape[:2], dtype=torch.long, device=features.device)  # segments of the *text*

@@ -14,7 +14,7 @@ from transformers import VisualBertConfig, VisualBertModel
 from train.config import ARCHITECTURES
 from train.data.inputs import Encoded, Inputs
 from train.models.layers import Model, Shape, library_settings, run_layers, use_fused_attention
-from train.models.regions import region_heads, regions_of
+from train.models.regions import joint_states, region_heads, regions_of
 
 
 class VisualBert(Model):
@@ -69,9 +69,5 @@ class VisualBert(Model):
         )
         used = used if self.fusion is None else None  # controlled models pool an image state, too
         states = run_layers(self.visual_bert.encoder.layer, states, mask, used)
-        length = inputs.tokens.shape[1]
-        text, image = states[:, :length], states[:, length:]
-        if self.fusion is not None:
-            return Encoded(text, image[:, 1:], self.fusion(text, image))
         pooler: Any = self.visual_bert.pooler
-        return Encoded(text, image if regions is not None else None, pooler(states))
+        return joint_states(states, inputs.tokens.shape[1], pooler, self.fusion)
