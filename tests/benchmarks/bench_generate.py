@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import functools
 import io
+import itertools
 import os
 import platform
 import shutil
@@ -30,9 +31,11 @@ from render.png import deflate
 from render.text import CAPTION_STYLES, make_captioner
 from travlr import Cardinality
 from travlr.config import Count, Image, Style
+from travlr.finetuning.streams import TrainingStream
+from travlr.finetuning.torch_stream import TorchStream
 from travlr.formats.columns import rows_digest
 from travlr.generate import GenerateArguments, Generator, generate_dataset, generator, renderer_of
-from travlr.tasks import TASKS, config_from_dict
+from travlr.tasks import PAPER, TASKS, config_from_dict
 from travlr.writing import write_shard
 
 TASK_ROWS = 8000
@@ -167,6 +170,20 @@ def fastest(works: dict[str, Callable[[], object]], rounds: int = 7) -> dict[str
     return {name: min(some) for name, some in times.items()}
 
 
+def rows_to_train_on() -> None:
+    """Rows per second of processor time with `TorchStream`: generated, asked, answered, pictures decoded."""
+    made = []
+    for task, form in itertools.product(PAPER, ("true_false", "read")):
+        rates = []
+        for setting in ("caption", "image"):
+            stream = iter(TorchStream(TrainingStream(TASKS[task].Config(), setting=setting, form=form)))
+            next(stream)
+            begun = time.process_time()
+            rates.append(len(list(itertools.islice(stream, 3000))) / (time.process_time() - begun))
+        made.append([task, form, *(f"{rate:,.0f}" for rate in rates)])
+    table("Rows to train on, one core", ["task", "form", "captions/s", "pictures/s"], made)
+
+
 def styles() -> None:
     """Time and size of each style beside the default one, and the time until its first picture."""
     batch = generator(Cardinality()).batch("train", 0, 1000)
@@ -230,6 +247,7 @@ def main() -> None:
         breakdown(folder)
         deflates()
         batches()
+        rows_to_train_on()
         styles()
         start_up(folder)
 
