@@ -1,5 +1,7 @@
 """Runs from config to results at tiny size: every model and setting, resuming, and what a model cannot know."""
 
+import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -8,20 +10,23 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from omegaconf import OmegaConf
 from sklearn.metrics import f1_score
 
+from scripts import make_results
 from train.config import Optimiser, Recipe, RegionSettings, Run, Training
 from train.data import auxiliary
 from train.data.batching import visible_modalities
 from train.data.examples import Examples, RawExamples, VisualSettings
 from train.data.sources import TrainingDataset, stream_examples
 from train.data.text import WordTokenizer, grammar_tokenizer, tokenise
+from train.fingerprint import fingerprint
 from train.learning.batches import test_batches as batches_of_test
 from train.learning.module import Learner
 from train.learning.testing import test_matrix as matrix_of
 from train.models import MODELS, make_model
 from train.results.predictions import read_predictions
-from train.results.store import read_curve, read_results
+from train.results.store import read_config, read_curve, read_results
 from train.results.tables import transfer_table
 from train.run import run
 from travlr import Cardinality
@@ -151,6 +156,39 @@ def test_learning_rate_rises_and_falls(decay: str, hold: float, middle: float) -
 
     factors = [Only().factor(step) for step in (0, 1, 2, 6, 10, 11)]
     assert factors == pytest.approx([0.5, 1.0, 1.0, middle, 0.1, 0.1])
+
+
+def test_run_ends_early_after_two_good_validations(data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scores = [99.0, 99.9375, 100.0]  # the fourth validation fails
+    monkeypatch.setattr("train.learning.module.macro_f1", lambda *_: scores.pop(0))
+    config = tiny(data, tmp_path, training=Training(steps=50, check_every=2))
+    with pytest.raises(IndexError):
+        run(config, log=silent)
+    monkeypatch.setattr("train.learning.module.macro_f1", lambda *_: 0.0)
+    with monkeypatch.context() as patch, pytest.raises(ZeroDivisionError):  # interrupted after the last step
+        patch.setattr("train.run.test_matrix", lambda *_: 1 // 0)
+        run(config, log=silent)
+    (row, *_) = run(config, log=silent)
+    assert row["steps"] == 10  # 6 are 0.7 of 8.6, and a run ends with a validation
+    curve = read_curve(tmp_path / row["name"])
+    validations = [(point["step"], point["validation_f1"]) for point in curve if point["validation_f1"] is not None]
+    assert validations == [(2, 99.0), (4, 99.9375), (6, 100.0), (8, 0.0), (10, 0.0)]
+
+
+def test_results_page_has_the_command_of_each_run(
+    finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copy(make_results.DOCS / "results.md.j2", tmp_path)
+    shutil.copytree(finished, tmp_path / "results" / finished.name)
+    monkeypatch.setattr(make_results, "DOCS", tmp_path)
+    make_results.main()
+    page = (tmp_path / "results.md").read_text()
+    (line,) = re.findall(r"`python train.py (.*)`", page)
+    config = Run.model_validate(OmegaConf.to_container(OmegaConf.from_dotlist(line.split())))
+    expected = read_config(finished)["config"]
+    assert fingerprint(config, expected["dataset"]) == expected
+    own = {row["split"]: row["macro_f1"] for row in read_results(finished) if row["test_setting"] == "caption"}
+    assert f"{own['test_ind']:.2f} / {own['test_ood']:.2f}" in page
 
 
 def test_train_seeds_differ(data: str, finished: Path, tmp_path: Path) -> None:

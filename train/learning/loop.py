@@ -167,8 +167,8 @@ class Curve(Callback):
 class EarlyEnd(Callback):
     """Ends a run whose validation macro-F1 is at least `until` twice in a row, after the fall of the learning rate.
 
-    until: percent, or None for all steps. hold: of the recipe; the fall takes the same part of a shortened run.
-    check_every: steps between validations; a run ends with one.
+    until: percent, or None for all steps. hold: of the recipe; the fall takes the same part of a shortened run, or half
+    of it with a recipe that does not hold the rate. check_every: steps between validations; a run ends with one.
     """
 
     def __init__(self, until: float | None, hold: float, check_every: int) -> None:
@@ -185,6 +185,7 @@ class EarlyEnd(Callback):
     def on_train_start(self, trainer: L.Trainer, learner: L.LightningModule) -> None:
         assert isinstance(learner, Learner)
         learner.steps = self.steps or learner.steps
+        trainer.should_stop = trainer.global_step >= learner.steps  # interrupted after its last checkpoint
 
     def on_validation_end(self, trainer: L.Trainer, learner: L.LightningModule) -> None:
         assert isinstance(learner, Learner)

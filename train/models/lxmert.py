@@ -67,12 +67,14 @@ class Lxmert(Model):
             text = layer(text, token_mask)[0]
         for layer in encoder.r_layers:
             image = layer(image, region_mask)[0]
-        first = 0 if self.fusion is None else 1  # region: that of a controlled model before it is the whole image
-        states = [torch.cat([text, image[:, first:]], 1)]
+        states = [(text, image)]
         for layer in encoder.x_layers[:-1]:
             text, image = layer(text, token_mask, image, region_mask)
-            states.append(torch.cat([text, image[:, first:]], 1))
-        middle, late, last = states[len(encoder.x_layers) // 2], states[-1], encoder.x_layers[-1]
+            states.append((text, image))
+        first = 0 if self.fusion is None else 1  # the first region of a controlled model is the whole image
+        inner = states[len(encoder.x_layers) // 2], states[-1]
+        middle, late = (torch.cat([words, regions[:, first:]], 1) for words, regions in inner)
+        last = encoder.x_layers[-1]
         if used is None or self.fusion is not None:
             text, image = last(text, token_mask, image, region_mask)
         else:
