@@ -113,7 +113,7 @@ def add_sections(report: Report) -> None:
         parts = []
         with left_out(report.runs.skipped, f"{heading.lower()}: "):
             for title, note, content in sections(report.runs):
-                name, part = name_file(title), {"title": title, "note": note, "html": "", "figure": ""}
+                name, part = slugify(title), {"title": title, "note": note, "html": "", "figure": ""}
                 if isinstance(content, pd.DataFrame):
                     table = plain_table(name, title, content, (note,) if note else ())
                     write_table(table, report.out / "tables")
@@ -124,7 +124,7 @@ def add_sections(report: Report) -> None:
         report.sections[heading] = parts
 
 
-def name_file(title: str) -> str:
+def slugify(title: str) -> str:
     return re.sub(r"\W+", "-", title.lower()).strip("-")
 
 

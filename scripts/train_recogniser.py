@@ -148,7 +148,7 @@ def _scale_features(network: Recogniser, coverages: Tensor) -> Recogniser:
     return network
 
 
-def save(network: Recogniser, path: Path, notes: dict[str, str]) -> None:
+def save_network(network: Recogniser, path: Path, notes: dict[str, str]) -> None:
     """Write the weights in half precision, atomically. notes: metadata of the file."""
     weights = {name: value.half().contiguous() for name, value in network.state_dict().items()}
     with replace_file(path) as temporary:
@@ -195,7 +195,7 @@ def main(arguments: list[str]) -> None:
         sys.exit("usage: python scripts/train_recogniser.py [--check]")
     if not arguments:
         start = time.perf_counter()
-        save(
+        save_network(
             train_recogniser(), WEIGHTS, {"torch": torch.__version__.split("+")[0], "python": platform.python_version()}
         )
         print(f"{WEIGHTS.name}: {WEIGHTS.stat().st_size:,} bytes, {time.perf_counter() - start:.0f} s")

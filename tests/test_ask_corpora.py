@@ -134,7 +134,7 @@ def test_evaluate_asks_clip_about_a_corpus(corpus: Path, tmp_path: Path) -> None
     assert answer.score == pytest.approx(expected, abs=1e-6) and (answer.parsed, answer.right) == (None, None)
 
 
-def test_a_text_that_is_too_long_is_a_reply_without_an_answer(tmp_path: Path) -> None:
+def test_evaluate_counts_a_long_text_as_no_answer(tmp_path: Path) -> None:
     (tmp_path / "source/images").mkdir(parents=True)
     for n in range(2):
         Image.new("RGB", (9, 9), (90 * n, 9, 9)).save(tmp_path / f"source/images/{n}.png")

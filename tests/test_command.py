@@ -28,7 +28,7 @@ def test_generate_writes_the_same_dataset_as_python_and_nothing_else(tmp_path: P
     assert "100 examples" in out and "python -m travlr.audit data/cardinality" in out
 
 
-def test_generate_sweeps_over_tasks_and_goes_on_after_a_refused_one(tmp_path: Path) -> None:
+def test_generate_sweep_continues_after_a_refused_job(tmp_path: Path) -> None:
     sizes = [setting for setting in SETTINGS if setting != C]
     code, _, err = command("generate", "-m", "task=cardinality,quantifiers", "seed=-1,0", *sizes, cwd=tmp_path)
     assert code == 2 and "seed=-1" in err
@@ -73,7 +73,7 @@ def test_generate_names_the_wrong_setting_in_one_line(
     assert not any(tmp_path.iterdir())
 
 
-def test_generate_names_the_file_in_its_way_and_shows_a_traceback_on_request(tmp_path: Path) -> None:
+def test_generate_refuses_a_file_as_out(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     code, _, err = command("generate", *SETTINGS, "out=file", cwd=tmp_path)
     assert code == 2 and err.startswith("generate: out=file: ") and len(err.splitlines()) == 1

@@ -67,7 +67,7 @@ def test_the_first_rows_have_every_axis(corpus: Dataset) -> None:
     assert {place for place, unit in zip(places, units, strict=True) if unit in first} == set(places)
 
 
-def test_the_same_command_gives_the_same_rows_and_leaves_them_alone(corpus: Dataset, tmp_path: Path) -> None:
+def test_convert_again_gives_the_same_rows(corpus: Dataset, tmp_path: Path) -> None:
     source = corpus.folder.parent / "source"
     assert convert(source, corpus.folder).manifest == corpus.manifest
     assert convert(source, tmp_path / "again").manifest["files"] == corpus.manifest["files"]

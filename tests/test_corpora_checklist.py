@@ -50,7 +50,7 @@ def publish(folder: Path, records: dict[str, list[Any]] = RECORDS) -> Path:
     return folder
 
 
-def test_a_folder_becomes_a_dataset_with_all_sentences_as_they_are(tmp_path: Path) -> None:
+def test_convert_keeps_all_sentences(tmp_path: Path) -> None:
     dataset = convert(publish(tmp_path / "corpus"), tmp_path / "out")
     expected = []
     for place, records in RECORDS.items():
@@ -97,7 +97,7 @@ RUN = {
 }  # fmt: skip
 
 
-def test_a_run_file_takes_the_first_records_that_have_a_picture(tmp_path: Path) -> None:
+def test_run_file_takes_records_with_a_picture(tmp_path: Path) -> None:
     records = RECORDS["Attribute/color/vg"]
     publish(tmp_path, {"Attribute/color/vg": [records[3], *records]})  # one without a picture first
     (tmp_path / "configs").mkdir()

@@ -149,7 +149,7 @@ def test_a_bad_record_is_named_with_line_and_key(tmp_path: Path, text: str, plac
     ["[{", "5", '[{"image": "a.png"}]', '[{"image": "a.png", "true": [], "false": ["x"]}]', '[["a"]]',
      '[{"image": "a.png", "true": ["x"], "false": [1]}]', '[{"filename": "a.png", "negative_caption": "x"}]'],
 )  # fmt: skip
-def test_a_file_of_another_form_is_one_line_with_its_name(tmp_path: Path, text: str) -> None:
+def test_convert_names_a_malformed_file(tmp_path: Path, text: str) -> None:
     (tmp_path / "bad.json").write_text(text)
     with pytest.raises(ValueError, match=r"bad\.json") as error:
         convert(tmp_path / "bad.json", tmp_path / "out")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -92,8 +94,29 @@ def test_open_dataset_refuses_what_is_no_finished_dataset(folder: Path, tmp_path
     for name, words in {"none": "no such", "empty": "not a dataset", "begun": "unfinished"}.items():
         with pytest.raises(ValueError, match=words):
             open_dataset(tmp_path / name)
-    leaving = read_manifest(folder) | {"files": [{"name": "../x.parquet", "split": "train", "rows": 1}]}
-    for text in (json.dumps(leaving), "{", "[]", "\x00"):
+    for text in ("{", "[]", "\x00"):
         (tmp_path / "empty" / "dataset.json").write_text(text)
         with pytest.raises(ValueError, match=r"dataset\.json: "):
             open_dataset(tmp_path / "empty")
+
+
+@pytest.mark.parametrize(
+    ("entry", "changes"),
+    [
+        ("files.0.name", {"name": "../train-00000-of-00001.parquet"}),
+        ("files.0.name", {"name": "train-00000-of-00001.parquet\n"}),
+        ("files.0.rows", {"rows": "100"}),
+        ("files.0.rows", {"rows": -1}),
+        ("splits", {"splits": []}),
+        ("content_digest", {"content_digest": None}),
+        ("format_version", {"format_version": 2}),
+    ],
+)
+def test_open_dataset_names_a_wrong_manifest_entry(
+    entry: str, changes: dict[str, Any], folder: Path, tmp_path: Path
+) -> None:
+    manifest = read_manifest(folder)
+    (manifest["files"][0] if entry.startswith("files") else manifest).update(changes)
+    (tmp_path / "dataset.json").write_text(json.dumps(manifest))
+    with pytest.raises(ValueError, match=rf"dataset\.json: .*{re.escape(entry)}="):
+        open_dataset(tmp_path)

@@ -30,7 +30,7 @@ def facts(answers: np.ndarray, groups: Sequence[str] | None = None) -> ExampleFa
     return facts_in_order([str(n) for n in range(count)], answers, groups or ["all"] * count, np.arange(count))
 
 
-def test_prediction_columns_are_in_results_and_groups_are_those_of_each_part() -> None:
+def test_prediction_columns_score_each_group() -> None:
     answers = np.array([True, False] * 200)
     logits = np.concatenate([np.where(answers[:200], 1.0, -1.0), np.ones(200)])
     row = prediction_columns(logits, facts(answers, ["horizontal"] * 200 + ["vertical"] * 200))
@@ -119,13 +119,13 @@ def naive_baseline(train: QueryTexts, test: QueryTexts, with_objects: bool) -> l
             seen[key][bool(answer)] += 1
     table: dict[tuple[bool, bool], float] = defaultdict(float)
     for query, answer, objects in zip(test.queries, test.answers, test.objects, strict=True):
-        share = 0.5
+        right = 0.5
         for key in keys_of(query, objects, with_objects):
             if abs(seen[key][True] - seen[key][False]) > seen[key].total() ** 0.5:
-                share = float(seen[key][True] > seen[key][False])
+                right = float(seen[key][True] > seen[key][False])
                 break
-        table[bool(answer), True] += share
-        table[bool(answer), False] += 1 - share
+        table[bool(answer), True] += right
+        table[bool(answer), False] += 1 - right
     f1 = []
     for side in (True, False):
         right, wrong = table[side, side], table[side, not side] + table[not side, side]

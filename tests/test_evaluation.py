@@ -183,7 +183,7 @@ def test_evaluate_names_a_server_whose_reply_is_broken(fault: str, data: dict[st
         assert row["accuracy"] == 100 and server.answered == 6
 
 
-def test_evaluate_asks_nothing_twice_of_a_server_that_dies_and_comes_back(
+def test_evaluate_resumes_after_a_server_failed(
     data: dict[str, Path], tmp_path: Path, no_pauses: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("train.ask.server.RETRIES", 1)

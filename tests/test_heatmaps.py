@@ -163,7 +163,7 @@ def region_scorer(kind: str, tmp_path: Path) -> Matcher:
 
 
 @pytest.mark.parametrize("kind", ["uniter", "visualbert", "lxmert", "albef", "clip", "vilt"])
-def test_heat_gives_maps_of_the_picture_and_leaves_the_model_as_it_was(
+def test_heat_leaves_the_model_unchanged(
     kind: str,
     folders: dict[str, Path],
     tmp_path: Path,

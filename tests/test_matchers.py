@@ -154,7 +154,7 @@ def test_a_picture_is_encoded_once_and_equal_pairs_tie(kind: str, matchers: Call
     assert (scores[: len(texts)] == scores[len(texts) :]).all()
 
 
-def test_vilt_scores_alike_each_time_and_leaves_the_random_numbers_alone(matchers: Callable[..., Matcher]) -> None:
+def test_vilt_keeps_the_random_state(matchers: Callable[..., Matcher]) -> None:
     matcher, state = matchers("vilt"), torch.get_rng_state()
     first = matcher(*crossed())
     assert torch.equal(torch.get_rng_state(), state)
@@ -197,7 +197,7 @@ def test_a_model_that_lacks_what_it_scores_with_is_refused(
     refused(f"lacks 1 of the weights .*{key}", name)
 
 
-def test_weights_without_a_place_are_refused_and_other_heads_left_out(folders: dict[str, Path], tmp_path: Path) -> None:
+def test_load_matcher_refuses_unknown_weights(folders: dict[str, Path], tmp_path: Path) -> None:
     def deeper(weights: dict[str, torch.Tensor]) -> None:
         weights["vision_model.encoder.layers.2.mlp.fc1.bias"] = torch.zeros(48)
 

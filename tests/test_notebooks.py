@@ -82,6 +82,6 @@ def _worst_pairs_come_with_intervals_that_order_them(notebook: Any) -> None:
         ]
         columns = [head.index(name) for name in ("low", "percent", "high")]
         shown = [tuple(float(row[place]) for place in columns) for row in rows]
-        assert len(shown) == 5 and all(low <= share <= high and low < high for low, share, high in shown)
+        assert len(shown) == 5 and all(low <= percent <= high and low < high for low, percent, high in shown)
         assert shown == sorted(shown, key=lambda row: -row[0])
         assert "examples" in head

@@ -33,10 +33,10 @@ PAPER = Renderer(World(), 64, SPANS)
 SMALL = Renderer(World(columns=3, rows=2), 16, SPANS)
 
 
-def random_grid(world: World, count: int, seed: int = 0, share: float = 0.3) -> np.ndarray:
+def random_grid(world: World, count: int, seed: int = 0, occupied: float = 0.3) -> np.ndarray:
     random = np.random.default_rng(seed)
     kinds = random.integers(1, len(world.kinds) + 1, (count, world.cells))
-    return np.where(random.random((count, world.cells)) < share, kinds, 0)
+    return np.where(random.random((count, world.cells)) < occupied, kinds, 0)
 
 
 def scenes_of(renderer: Renderer, grid: np.ndarray) -> PictureSet:
@@ -78,7 +78,7 @@ def pixels(boxes: np.ndarray, picture: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize(("world", "cell"), WORLDS.values(), ids=WORLDS)
 def test_scene_boxes_and_features_are_those_of_the_picture(world: World, cell: int) -> None:
     renderer = Renderer(world, cell, SPANS)
-    grid = random_grid(world, 3, share=0.5)
+    grid = random_grid(world, 3, occupied=0.5)
     regions = make_regions(RegionSettings(), scenes_of(renderer, grid))
     features, boxes, mask = regions.take(np.arange(3))
     for i, picture in enumerate(renderer.arrays(grid)):

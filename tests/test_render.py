@@ -69,7 +69,7 @@ def test_coverage_is_centred_and_grows_with_size(shape: str) -> None:
 
 
 def test_coverage_has_smooth_and_exact_edges() -> None:
-    """A circle's covered share is its area; edge pixels are between white and full."""
+    """A circle's covered part is its area; edge pixels are between white and full."""
     drawn = coverage("circle", 50, 64)
     assert drawn.sum() / LEVELS == pytest.approx(np.pi * 25**2, rel=0.005)
     assert set(np.unique(drawn)) == set(range(LEVELS + 1))

@@ -175,7 +175,7 @@ def test_report_lists_what_cannot_be_read(grid: Path, tmp_path: Path, capsys: py
     assert f"cells-{good.name}" in names and not any(damaged.name in name for name in names)
 
 
-def test_report_writes_over_an_earlier_one_and_reads_data_that_moved(tmp_path: Path) -> None:
+def test_report_replaces_an_earlier_one(tmp_path: Path) -> None:
     data = generated(tmp_path / "before", Spatiality(count=COUNT, image=Image(cell=8)))
     run = make_run(tmp_path / "runs", data, lambda *_: 0.9)
     data.rename(tmp_path / "after")

@@ -161,7 +161,7 @@ def test_oracle_answers_every_form_of_two_objects(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["attribute", "binding"])
-def test_open_questions_take_their_answers_in_several_wordings_and_show_nothing_of_the_scene(name: str) -> None:
+def test_open_question_parses_every_wording(name: str) -> None:
     requests: dict[str, set[str]] = {}
     for example in examples(name, "test_ind"):
         question = make_question(example, "open")

@@ -320,8 +320,8 @@ def default_run(name: str, setting: str, folder: Path, steps: int, precision: st
             took[part].append(seconds)
     times = {part: 1e3 * float(np.median(values)) for part, values in took.items()}
     whole = sum(times.values())
-    share = 100 * times["input"] / whole
-    return [name, setting, *(f"{t:.1f}" for t in times.values()), f"{1e3 / whole:.1f}", f"{share:.1f}"]
+    percent = 100 * times["input"] / whole
+    return [name, setting, *(f"{t:.1f}" for t in times.values()), f"{1e3 / whole:.1f}", f"{percent:.1f}"]
 
 
 # Two trainings at once -------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
+from pydantic import BaseModel, Field
 
 from travlr.files import file_hash
 from travlr.formats.columns import report_damage
@@ -20,11 +21,36 @@ from travlr.scene import SPLITS
 
 FORMAT_VERSION = 1
 MANIFEST = "dataset.json"
-ENTRIES = ("config", "held_out", "splits", "files", "content_digest")  # that are read without another check
 UNFINISHED = ".unfinished.json"  # stands in a dataset that is not whole yet: what is being written
 EXPORTED = "export.json"  # stands in a copy in another format
 CARD = ("README.md", "example.png", "croissant.json")
-SHARD = re.compile(rf"({'|'.join(SPLITS)})-\d{{5,}}-of-\d{{5,}}\.parquet")
+SHARD = re.compile(rf"\A({'|'.join(SPLITS)})-\d{{5,}}-of-\d{{5,}}\.parquet\Z")
+
+
+class FileEntry(BaseModel):
+    name: str = Field(pattern=SHARD)
+    split: str
+    rows: int = Field(ge=0)
+    bytes: int
+    sha256: str
+
+
+class SplitEntry(BaseModel):
+    rows: int = Field(ge=0)
+    true: int
+
+
+class Manifest(BaseModel):
+    """The entries of a manifest that are read without another check."""
+
+    format_version: int = Field(ge=FORMAT_VERSION, le=FORMAT_VERSION)
+    config: dict[str, Any] | None
+    held_out: dict[str, list[list[Any]]] | None
+    pixels: str | None
+    splits: dict[str, SplitEntry]
+    content_digest: str
+    versions: dict[str, str]
+    files: list[FileEntry]
 
 
 def versions() -> dict[str, str]:
@@ -49,11 +75,7 @@ def read_manifest(folder: str | os.PathLike[str]) -> dict[str, Any]:
         return _foreign_manifest(folder)
     with report_damage(folder / MANIFEST):
         manifest: dict[str, Any] = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        if lacking := [name for name in ENTRIES if name not in manifest]:
-            raise ValueError(f"no {lacking[0]}")
-        for file in manifest["files"]:
-            if not SHARD.fullmatch(file["name"]):
-                raise ValueError(f"names a file that no dataset has: {file['name']}")
+        Manifest.model_validate(manifest, strict=True)
     return manifest
 
 
