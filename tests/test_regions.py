@@ -244,7 +244,7 @@ def test_train_recogniser_learns_and_repeats(tmp_path: Path, monkeypatch: pytest
     one, two = (train_recogniser.train_recogniser(steps=2, batch=12, seed=4) for _ in range(2))
     assert all(map(torch.equal, one.state_dict().values(), two.state_dict().values()))
     taught = train_recogniser.train_recogniser(steps=60, batch=24, seed=4)
-    train_recogniser.save(taught, tmp_path / "new.safetensors", {"note": "a test"})
+    train_recogniser.save_network(taught, tmp_path / "new.safetensors", {"note": "a test"})
     sprites = Renderer(World(colours=tuple(COLOURS)), 32, SPANS).rgb_sprites[1:]
     network = recogniser.recogniser(tmp_path / "new.safetensors")
     colours = network.classify(network(torch.tensor(sprites).permute(0, 3, 1, 2) / 255))["colour"].argmax(1)
