@@ -25,7 +25,7 @@ from train.results.tables import flat_settings
 from travlr.config import Style
 from travlr.dataset import Dataset, open_dataset
 from travlr.metrics import LEVEL, binomial_p_value
-from travlr.settings import count_text
+from travlr.settings import UsageError, count_text
 
 DTYPES: dict[type, str] = {str: "str", int: "Int64", float: "float64", bool: "boolean"}
 RUN_COLUMNS = ("run", "name", "model", "setting", "seed")  # of predictions
@@ -153,7 +153,7 @@ def read_runs(folder: str | os.PathLike[str], data: Iterable[str | os.PathLike[s
     """
     place = Path(folder)
     if not place.is_dir():
-        raise ValueError(f"{place}: there is no such folder of runs")
+        raise UsageError(f"{place}: there is no such folder of runs")
     skipped: list[str] = []
     rows = collect_results(place, lambda line: skipped.append(line.removeprefix("left out: ")))
     results = pd.DataFrame(rows, columns=list(RESULT_COLUMNS))

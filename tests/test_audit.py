@@ -341,4 +341,4 @@ def test_audit_command_prints_lines_and_a_status(
     assert all(any(line.startswith(name) for line in wrong) for name in names)
     assert len(wrong) == 5 and "cardinality-validation-00000005" in out
     code, out, err = command("audit", str(tmp_path))
-    assert code == 1 and not out and "not a dataset" in one_line(err)
+    assert code == 2 and not out and "not a dataset" in one_line(err)

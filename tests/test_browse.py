@@ -121,7 +121,10 @@ def test_browse_command_writes_a_page_or_one_line(
     assert browse.main([str(datasets["spatiality"]), "--out", str(out), "--examples", "2"]) == 0
     assert str(out) in capsys.readouterr().out and page_data(out.read_text(), "examples-data")
     code, text, error = command("browse", str(tmp_path / "nothing"))
-    assert (code, text) == (1, "") and one_line(error)
+    assert (code, text) == (2, "") and one_line(error)
+    with pytest.raises(SystemExit) as caught:
+        browse.main([str(datasets["spatiality"]), "--out", str(tmp_path / "none.html"), "--examples", "-1"])
+    assert caught.value.code == 2 and not (tmp_path / "none.html").exists()
 
 
 # In a browser --------------------------------------------------------------------------------------------------------

@@ -235,4 +235,4 @@ def test_convert_command_refuses_wrong_usage() -> None:
     with pytest.raises(ValueError, match="format"):
         main(["d", "e", "format=zip"])
     code, _, text = command("convert", "missing", "e", "format=original")
-    assert code == 1 and one_line(text).startswith("convert: ")
+    assert code == 2 and one_line(text).startswith("convert: missing: ")

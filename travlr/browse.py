@@ -206,6 +206,8 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--examples", metavar="N", type=int, default=200, help="of each split (default: 200)")
     add_task_option(parser)
     options = parser.parse_args(arguments)
+    if options.examples < 1:
+        parser.error("argument --examples: must be at least 1")
     out = options.out or options.folder / TEMPLATE.name
     text = make_page(options.folder, options.examples)
     out.write_text(text, encoding="utf-8", newline="")

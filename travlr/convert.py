@@ -16,10 +16,10 @@ from typing import Any, Literal
 from travlr.corpora import KINDS, is_corpus
 from travlr.corpora.writing import convert_corpus
 from travlr.dataset import open_dataset
-from travlr.files import check_apart, file_hash
+from travlr.files import file_hash
 from travlr.finetuning.exports import WRITERS, TrainerExport, export_rows
 from travlr.formats.columns import report_damage
-from travlr.formats.exports import FORMATS, check_export, export
+from travlr.formats.exports import FORMATS, check_apart, check_export, export
 from travlr.formats.manifest import EXPORTED, MANIFEST, check_files
 from travlr.formats.original import INDEX, METADATA, count_rows, read_original
 from travlr.generate import print_summary
@@ -70,7 +70,7 @@ def convert_dataset(source: Path, folder: Path, layout: str, overwrite: bool = F
     check_apart(source, folder)
     published = (source / INDEX).is_file()
     if published != (layout == "parquet"):
-        raise ValueError(f"{source}: only the published layout is converted to format=parquet, and that to no other")
+        raise UsageError(f"{source}: only the published layout is converted to format=parquet, and that to no other")
     if published:
         about: dict[str, Any] = {"config": None, "held_out": None, "pixels": None}
         with report_damage(source):

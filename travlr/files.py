@@ -28,13 +28,6 @@ def put_file(path: Path, data: bytes) -> None:
         temporary.write_bytes(data)
 
 
-def check_apart(source: Path, folder: Path) -> None:
-    """Raise `ValueError` where the folder to write and the source are the same, or one of them lies in the other."""
-    paths = source.resolve(), folder.resolve()
-    if paths[0].is_relative_to(paths[1]) or paths[1].is_relative_to(paths[0]):
-        raise ValueError(f"{folder}: is, holds or lies in {source}; name another folder")
-
-
 def file_hash(path: Path) -> dict[str, str | int]:
     """Size in bytes and SHA-256 of a file."""
     with open(path, "rb") as file:

@@ -16,10 +16,9 @@ from pydantic import model_validator
 
 from render.png import data_uri, decode
 from travlr.dataset import open_dataset
-from travlr.files import check_apart
 from travlr.finetuning.rows import COLUMNS, ChatRow, RowSettings, make_rows
 from travlr.formats.columns import ROW_GROUP, schema_of
-from travlr.formats.exports import check_folder, file_name, replace_export
+from travlr.formats.exports import check_apart, check_folder, file_name, replace_export
 from travlr.formats.manifest import check_files
 from travlr.tasks import short_name
 

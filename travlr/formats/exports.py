@@ -93,6 +93,13 @@ def check_folder(folder: Path) -> None:
         raise UsageError(f"{folder}: is not empty and no export; name another folder")
 
 
+def check_apart(source: Path, folder: Path) -> None:
+    """Raise `UsageError` where the folder to write and the source are the same, or one of them lies in the other."""
+    paths = source.resolve(), folder.resolve()
+    if paths[0].is_relative_to(paths[1]) or paths[1].is_relative_to(paths[0]):
+        raise UsageError(f"{folder}: is, holds or lies in {source}; name another folder")
+
+
 def export(layout: str, folder: Path, dataset: Dataset) -> None:
     """Write a dataset in another format, into a new folder or in place of an earlier export.
 

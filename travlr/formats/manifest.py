@@ -18,6 +18,7 @@ from pydantic import BaseModel, Field
 from travlr.files import file_hash
 from travlr.formats.columns import report_damage
 from travlr.scene import SPLITS
+from travlr.settings import UsageError
 
 FORMAT_VERSION = 1
 MANIFEST = "dataset.json"
@@ -68,7 +69,7 @@ def read_manifest(folder: str | os.PathLike[str]) -> dict[str, Any]:
     """The manifest of a finished dataset, or what stands in for it. Raises `ValueError` where a folder holds none."""
     folder = Path(folder)
     if not folder.is_dir():
-        raise ValueError(f"{folder}: {'is a file' if folder.is_file() else 'there is no such folder'}")
+        raise UsageError(f"{folder}: {'is a file' if folder.is_file() else 'there is no such folder'}")
     if (folder / UNFINISHED).exists():
         raise ValueError(f"{folder}: unfinished; run the command that began it again to finish it")
     if not has_manifest(folder):
@@ -91,9 +92,9 @@ def _foreign_manifest(folder: Path) -> dict[str, Any]:
                 rows = pq.read_metadata(path).num_rows
             files.append({"name": path.name, "split": split, "rows": rows, **file_hash(path)})
     if (folder / EXPORTED).is_file():
-        raise ValueError(f"{folder}: is a copy in another format; give the dataset that it was made of")
+        raise UsageError(f"{folder}: is a copy in another format; give the dataset that it was made of")
     if not files:
-        raise ValueError(f"{folder}: not a dataset (no {MANIFEST}, and no Parquet files such as train-*.parquet)")
+        raise UsageError(f"{folder}: not a dataset (no {MANIFEST}, and no Parquet files such as train-*.parquet)")
     splits = {split: sum(file["rows"] for file in files if file["split"] == split) for split in SPLITS}
     return {
         "format_version": FORMAT_VERSION,

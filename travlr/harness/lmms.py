@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from travlr import questions
 from travlr.dataset import example_of, open_dataset
-from travlr.files import check_apart
+from travlr.formats.exports import check_apart
 from travlr.formats.manifest import check_files
 from travlr.harness.records import METRICS, OBJECTS, QuestionSettings, Record, example_facts, measure_records
 
