@@ -21,6 +21,7 @@ from train.learning.consistency import paired_inputs
 from train.learning.module import Learner, used_tokens
 from train.learning.threads import encode, rows_by_length
 from train.models import make_model
+from train.models.layers import first_token
 from travlr import Cardinality
 from travlr.generate import generator
 
@@ -65,6 +66,19 @@ def test_threads_give_the_losses_and_gradients_of_one(model: str, threads: None)
     one, two = (gradients(learner, batch, count, torch.float32) for count in (1, 2))
     torch.testing.assert_close(two[0], one[0], rtol=1e-4, atol=1e-5)
     assert (two[1] - one[1]).norm() < 1e-4 * one[1].norm()
+
+
+def test_threads_give_the_states_of_one_without_gradients(threads: None) -> None:
+    """The blank picture is encoded before, as in tests of a run: its states cannot be part of a gradient."""
+    learner, batch = learner_and_batch("pixels", "albef")
+    model, pooled = learner.model.eval(), []
+    with torch.inference_mode():
+        blank = model.encode_vision(batch.without_labels().take(slice(1)))
+        batch = replace(batch.without_labels(), vision_states=blank, pixels=None)
+        for count in (1, 2):
+            torch.set_num_threads(count)
+            pooled.append(encode(model, batch, first_token(batch.tokens)).pooled)
+    torch.testing.assert_close(pooled[1], pooled[0], rtol=0, atol=2e-6)
 
 
 @pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16])

@@ -32,7 +32,7 @@ def encode(model: Model, inputs: Inputs, used: Tensor) -> Encoded:
     on_cpu = inputs.tokens.device.type == "cpu"
     if threads == 1 or not on_cpu or len(inputs) < threads or shape.dropout or shape.attention_dropout:
         return model.encode(inputs, used)
-    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad and torch.is_grad_enabled()]
     parts = [Part(model, inputs, used, rows) for rows in rows_by_length(inputs, PARTS * threads)]
     pooled, text, *inner = EncodeParts.apply(parts, pool(threads), *parameters)  # type: ignore[no-untyped-call]
     middle, late = (torch.cat(inner[place::2], 1) for place in range(2))  # of the text, and of regions if there are any
