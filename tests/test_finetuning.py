@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import itertools
 import json
+import re
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
@@ -21,14 +22,16 @@ from tests import tiny_chat
 from tests.helpers import command, generated, one_line
 from travlr import Cardinality, Count, Image, make_example
 from travlr.convert import main as convert_main
+from travlr.dataset import Example
 from travlr.finetuning import streams
 from travlr.finetuning.datasets_stream import datasets_stream
 from travlr.finetuning.streams import TrainingStream
 from travlr.finetuning.torch_stream import TorchStream
+from travlr.formats.columns import parse_query_form
 from travlr.generate import iterate
 from travlr.questions import FORMS, make_question, messages, right_reply, score_reply
 from travlr.rewards import QUESTION, correct, reward
-from travlr.tasks import PAPER, TASKS
+from travlr.tasks import TASKS, use_task
 
 CONFIG = Cardinality(count=Count(train=21, validation=6, test_ind=4, test_ood=4), image=Image(cell=8))
 SETTINGS = ("image", "caption", "image+caption")
@@ -41,14 +44,75 @@ def json_of(question: Any) -> str:
 # Replies and rewards -------------------------------------------------------------------------------------------------
 
 
+def some(task: str) -> list[Example]:
+    return list(iterate(use_task(task).Config(task=task, image=Image(cell=96)), "train", 0, 12))
+
+
 @pytest.mark.parametrize("prompt", ["direct", "describe"])
-@pytest.mark.parametrize("task", (*PAPER, "attribute", "relation", "binding"))
+@pytest.mark.parametrize("task", (*TASKS, "tests.words:Majority"))
 def test_right_reply_is_right_and_is_rewarded(task: str, prompt: str) -> None:
-    for example, form in itertools.product(iterate(TASKS[task].Config(), "train", 0, 12), FORMS):
+    for example, form in itertools.product(some(task), FORMS):
+        if (task, form) == ("existence", "open"):  # which has no open question
+            continue
         question = make_question(example, form)
-        reply = right_reply(question, example, prompt)
-        assert score_reply(reply, question).right and reward(reply, question) == 1
-        assert ("Answer:" in reply) == (form != "read" and prompt == "describe")
+        for setting in ("image", "caption"):
+            reply = right_reply(question, example, prompt, setting)
+            assert score_reply(reply, question).right and reward(reply, question) == 1
+            assert ("Answer:" in reply) == (form != "read" and prompt == "describe")
+
+
+def expected_steps(example: Example, in_rows: bool) -> tuple[list[str], str]:
+    """The cells that the steps of an example list, and the words that its query should have; read from the caption."""
+    found = re.findall(r"(\w+) (\w+) at ([A-Z]) ([0-9])", example.caption)
+    objects = [({colour, shape}, column + " " + row) for colour, shape, column, row in found]
+    sizes = {shape: size for size, shape in re.findall(r"(small|medium|large) \w+ (\w+) at", example.caption)}
+    if in_rows:
+        objects.sort(key=lambda o: o[1][::-1])
+
+    def cells(attribute: str, but: str = "-") -> list[str]:
+        return [cell for words, cell in objects if words >= {*attribute.split()} and not words >= {*but.split()}]
+
+    task, args = parse_query_form(example.query_form).task, parse_query_form(example.query_form).args
+    if task == "cardinality":
+        return cells(args[1]), str(len(cells(args[1])))
+    if task == "comparison":
+        first, second = cells(args[1]), cells(args[2])
+        return first + second, "more" if len(first) > len(second) else "fewer"
+    if task == "quantifiers":
+        quantifier, first, second = args
+        word = quantifier.removeprefix("not ")
+        if word in ("some", "none"):
+            both = cells(f"{first} {second}")
+            return both, "some" if both else "none"
+        rest = cells(first, second) if word == "all" else cells(second, first)
+        return rest, f"not {word}" if rest else word
+    if task == "existence":
+        colour, shape = args[0].split()
+        return cells(shape), f"one is {colour}" if cells(args[0]) else ""
+    if task == "attribute":
+        (words,) = (words for words, _ in objects if args[0] in words)
+        return cells(args[0]), sizes[args[0]] if args[1] in ("small", "large") else next(iter(words - {args[0]}))
+    if task == "binding":
+        shown = [next(c for c in (args[1], args[3]) if cells(f"{c} {shape}")) for shape in (args[0], args[2])]
+        return cells(args[0]) + cells(args[2]), " and ".join(shown)
+    (one,), (other,) = cells(args[0]), cells(args[2])
+    if args[1] in ("above", "below"):
+        return [one, other], "above" if one[2] < other[2] else "below"
+    return [one, other], "left" if one[0] < other[0] else "right"
+
+
+@pytest.mark.parametrize("setting", ["image", "caption"])
+@pytest.mark.parametrize("task", TASKS)
+def test_steps_are_those_of_the_caption(task: str, setting: str) -> None:
+    for example in some(task):
+        reply = right_reply(make_question(example), example, "describe", setting)
+        steps = re.fullmatch(r"(.+) The statement says (.+)\.\nAnswer: (true|false)", reply)
+        assert steps, reply
+        cells, true = expected_steps(example, setting == "image")
+        assert re.findall(r"[A-F] [1-6]", steps[1]) == cells
+        assert (steps[2] == true) == (steps[3] == "true") == example.answer
+        *_, conclusion = re.split(r"\. ", steps[1])
+        assert re.search(rf"(^| ){true}\b", conclusion, re.IGNORECASE)
 
 
 def test_right_reply_of_reason_is_refused() -> None:

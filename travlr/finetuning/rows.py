@@ -60,7 +60,6 @@ def make_rows(examples: Iterable[Example], settings: RowSettings, grid: tuple[in
     """
     for example in examples:
         question = make_question(example, settings.form)
-        reply = right_reply(question, example, settings.prompt)
         encoded = QUESTION.dump_json(question).decode()
         for setting in settings.setting:
             (message,) = messages(question, example, setting, settings.prompt, grid)
@@ -69,7 +68,9 @@ def make_rows(examples: Iterable[Example], settings: RowSettings, grid: tuple[in
                 "id": example.id,
                 "setting": setting,
                 "prompt": [{"role": "user", "content": text["text"]}],
-                "completion": [{"role": "assistant", "content": reply}],
+                "completion": [
+                    {"role": "assistant", "content": right_reply(question, example, settings.prompt, setting)}
+                ],
                 "question": encoded,
             }
             pictures = {"images": [part["image"] for part in images]} if settings.shows_pictures else {}

@@ -119,10 +119,12 @@ def instruction(question: Question, prompt: str, wording: Mapping[str, str]) -> 
     return str(wording[prompt].format(answer=answer))
 
 
-def right_reply(question: Question, example: Example, prompt: str = "direct") -> str:
+def right_reply(question: Question, example: Example, prompt: str = "direct", setting: str = "caption") -> str:
     """A reply to the request of `messages` that is right: what a model is trained to write.
 
-    Raises `ValueError` for `prompt=reason`, as there is no reasoning to learn from.
+    With `prompt=describe` it has the steps to the answer (`BaseTask.steps`), or all objects where a task has none.
+    Objects are in the order of the caption, and with setting=image row by row. Raises `ValueError` for
+    `prompt=reason`, as there is no reasoning to learn from.
     """
     if prompt == "reason":
         raise ValueError("prompt=reason: there are no right replies of it to train on; use direct or describe")
@@ -132,7 +134,14 @@ def right_reply(question: Question, example: Example, prompt: str = "direct") ->
         return question.answer
     if example.task == MATCH:
         raise ValueError("prompt=describe: nothing describes pictures of others to train on; use prompt=direct")
-    return f"{objects_text(example.scene)}\n\nAnswer: {question.answer}"
+    scene = example.scene if setting != "image" else tuple(sorted(example.scene, key=lambda o: (o.row, o.column)))
+    query = parse_query_form(example.query_form)
+    task = task_class(query.task)
+    steps = task.steps(scene, **task.by_name(query.args))
+    text = objects_text(scene) if steps is None else steps.facts
+    if steps is not None and question.form == "true_false":
+        text += f" The statement says {steps.claim}."
+    return f"{text}\nAnswer: {question.answer}"
 
 
 def most_tokens(form: str, prompt: str) -> int:

@@ -13,8 +13,8 @@ from random import Random
 from typing import Any
 
 from travlr.scene import COLOURS, Scene, only_object
-from travlr.tasks.base import Arguments, CellsOf, OpenQuestion, Pair
-from travlr.tasks.language import Args
+from travlr.tasks.base import Arguments, CellsOf, OpenQuestion, Pair, Steps
+from travlr.tasks.language import Args, say_places
 from travlr.tasks.two_objects import Exchanged, TwoObjectTask
 
 EXTREMES = ("small", "large")  # a medium size is hard to tell from either
@@ -85,6 +85,11 @@ class AttributeTask(TwoObjectTask):
         wordings = {word: (word, f"{shape} is {word}", f"{word} {shape}") for word in values}
         text = f"Is the {shape} small or large?" if value in EXTREMES else f"What colour is the {shape}?"
         return OpenQuestion(text, _value_of(scene, shape, value), wordings)
+
+    @staticmethod
+    def steps(scene: Scene, shape: str, value: str) -> Steps:
+        place = say_places(shape, [only_object(scene, shape)])
+        return Steps(f"{place} It is {_value_of(scene, shape, value)}.", value)
 
     @staticmethod
     def auxiliary_words(pair: Pair) -> list[str]:

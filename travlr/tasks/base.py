@@ -39,6 +39,15 @@ class OpenQuestion:
     wordings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Steps:
+    """The steps to an answer in words. facts: sentences, the queried objects with their places and what follows from
+    them. claim: what the query says instead of the last fact, in the words of that."""
+
+    facts: str
+    claim: str
+
+
 class BaseTask(ABC):
     """Base class of tasks. The first line of a task's docstring is its title.
 
@@ -84,6 +93,14 @@ class BaseTask(ABC):
     @staticmethod
     def open_question(scene: Scene, *args: Any, **arguments: Any) -> OpenQuestion | None:
         """A question whose answer decides the query; by default none."""
+        return None
+
+    @staticmethod
+    def steps(scene: Scene, *args: Any, **arguments: Any) -> Steps | None:
+        """How the answer follows from the scene, in short sentences that models learn to write; by default None.
+
+        Objects are listed in the order of the scene.
+        """
         return None
 
     @staticmethod

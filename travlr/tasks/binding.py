@@ -12,8 +12,8 @@ from typing import Any
 
 import splits
 from travlr.scene import COLOURS, Scene, only_object
-from travlr.tasks.base import Arguments, CellsOf, OpenQuestion, Pair
-from travlr.tasks.language import Args
+from travlr.tasks.base import Arguments, CellsOf, OpenQuestion, Pair, Steps
+from travlr.tasks.language import Args, say_places
 from travlr.tasks.two_objects import Exchanged, TwoObjectTask, combine
 
 
@@ -68,6 +68,12 @@ class BindingTask(TwoObjectTask):
         wordings = {shape: (shape, f"{shape} is {colour}", f"{colour} {shape}") for shape in (first, second)}
         answer = first if only_object(scene, first).colour == colour else second
         return OpenQuestion(f"Which is {colour}, the {first} or the {second}?", answer, wordings)
+
+    @staticmethod
+    def steps(scene: Scene, first: str, colour: str, second: str, other: str) -> Steps:
+        objects = [only_object(scene, shape) for shape in (first, second)]
+        listed = [f"{say_places(o.shape, [o])} It is {o.colour}." for o in objects]
+        return Steps(f"{' '.join(listed)} So {objects[0].colour} and {objects[1].colour}.", f"{colour} and {other}")
 
     @staticmethod
     def auxiliary_words(pair: Pair) -> list[str]:

@@ -12,11 +12,13 @@ import numpy as np
 from pydantic import Field, field_validator, model_validator
 
 import splits
+from render.text import plural
 from travlr.config import STRICT, Config, RangeFrom0, RangeFrom1
 from travlr.sampling import streams
 from travlr.scene import Scene, objects_of
-from travlr.tasks.base import Arguments, CellsOf, OpenQuestion, Pair
+from travlr.tasks.base import Arguments, CellsOf, OpenQuestion, Pair, Steps
 from travlr.tasks.exchange import check_exchange, exchange_numbers
+from travlr.tasks.language import say_places
 from travlr.tasks.vectorised import MATCHINGS, SIDES, Draw, Task, Template, choose_from, numbers_of
 
 ALIKE = 2  # with preset=strict, at most so many unchanged attributes have the number that the query names
@@ -90,6 +92,11 @@ class CardinalityTask(Task):
     @staticmethod
     def open_question(scene: Scene, number: int, attribute: str) -> OpenQuestion:
         return OpenQuestion(f"How many {attribute} objects are there?", str(len(objects_of(scene, attribute))))
+
+    @staticmethod
+    def steps(scene: Scene, number: int, attribute: str) -> Steps:
+        objects = objects_of(scene, attribute)
+        return Steps(f"{say_places(plural(attribute), objects)} That is {len(objects)}.", str(number))
 
     @staticmethod
     def auxiliary_words(pair: Pair) -> list[str]:

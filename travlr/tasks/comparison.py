@@ -17,8 +17,9 @@ from travlr.config import STRICT, Config, RangeFrom0, RangeFrom1
 from travlr.sampling import streams
 from travlr.scene import Scene, objects_of
 from travlr.settings import Settings
-from travlr.tasks.base import Arguments, CellsOf, OpenQuestion, Pair
+from travlr.tasks.base import Arguments, CellsOf, OpenQuestion, Pair, Steps
 from travlr.tasks.exchange import check_exchange, exchange_numbers
+from travlr.tasks.language import say_places
 from travlr.tasks.vectorised import SIDES, Draw, Task, Template, choose_from, numbers_of
 
 COMPARISONS = {"more": 1, "fewer": -1}  # comparison -> sign of first minus second number when it is true
@@ -97,6 +98,13 @@ class ComparisonTask(Task):
             wordings[most] = tuple(form.format(plural(most), plural(least)) for form in forms)
         text = f"Which are there more of, {plural(first)} or {plural(second)}?"
         return OpenQuestion(text, max(counts, key=counts.__getitem__), wordings)
+
+    @staticmethod
+    def steps(scene: Scene, comparison: str, first: str, second: str) -> Steps:
+        groups = {attribute: objects_of(scene, attribute) for attribute in (first, second)}
+        counted = [f"{say_places(plural(name), group)} That is {len(group)}." for name, group in groups.items()]
+        a, b = map(len, groups.values())
+        return Steps(f"{' '.join(counted)} {a} is {'more' if a > b else 'fewer'} than {b}.", comparison)
 
     @staticmethod
     def auxiliary_words(pair: Pair) -> list[str]:

@@ -12,7 +12,8 @@ from typing import Any
 
 import splits
 from travlr.scene import Scene, objects_of
-from travlr.tasks.base import Arguments, CellsOf, Pair
+from travlr.tasks.base import Arguments, CellsOf, Pair, Steps
+from travlr.tasks.language import cell_of
 from travlr.tasks.two_objects import Exchanged, TwoObjectTask, combine
 
 NUMBERS = (1, 2, 3)  # of objects with the colour, and with the shape
@@ -67,6 +68,13 @@ class ExistenceTask(TwoObjectTask):
         others = [f"{colour} {o.shape}" for o in scene if o.shape != shape]
         other = [name for name in others if bool(objects_of(scene, name)) != exists]
         return [{"object": name} for name in (object, *other[:1])] if other else []
+
+    @staticmethod
+    def steps(scene: Scene, object: str) -> Steps:
+        colour, shape = object.split()
+        listed = [f"{o.colour} at {cell_of(o)}" for o in objects_of(scene, shape)]
+        found = "One" if objects_of(scene, object) else "None"
+        return Steps(f"{shape.capitalize()}s: {', '.join(listed) or 'none'}. {found} is {colour}.", f"one is {colour}")
 
     def true_scene(self, random: Random, arguments: Arguments) -> Scene:
         colour, shape = arguments["object"].split()

@@ -15,11 +15,11 @@ from __future__ import annotations
 import itertools
 import re
 import string
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from render.text import noun, parse_noun, plural
-from travlr.scene import COLOURS, SHAPES, World
+from travlr.scene import COLOURS, SHAPES, Object, World, column_name, row_name
 
 Args = tuple[Any, ...]
 
@@ -144,6 +144,16 @@ class QueryText:
 
 def article(words: str) -> str:
     return "an" if words[0] in "aeiou" else "a"
+
+
+def cell_of(o: Object) -> str:
+    """`A 1`"""
+    return f"{column_name(o.column)} {row_name(o.row)}"
+
+
+def say_places(name: str, objects: Sequence[Object]) -> str:
+    """`Circles: A 1, B 2.`, `Circles: none.`"""
+    return f"{name[:1].upper()}{name[1:]}: {', '.join(map(cell_of, objects)) or 'none'}."
 
 
 def _words(value: Any) -> dict[Any, str]:

@@ -14,12 +14,14 @@ import numpy as np
 from pydantic import Field, model_validator
 
 import splits
+from render.text import plural
 from travlr.config import STRICT, Config, RangeFrom0, RangeFrom1
 from travlr.sampling import streams
-from travlr.scene import Object, Scene, described
+from travlr.scene import COLOURS, Object, Scene, described
 from travlr.settings import Settings
-from travlr.tasks.base import Arguments, Cells, CellsOf, OpenQuestion, Pair
+from travlr.tasks.base import Arguments, Cells, CellsOf, OpenQuestion, Pair, Steps
 from travlr.tasks.exchange import check_exchange, mentioned_between, rank_among
+from travlr.tasks.language import say_places
 from travlr.tasks.vectorised import MATCHINGS, SIDES, Draw, Task, Template, choose_from, numbers_of
 
 # Table 1 by regions of X and Y. A quantifier and its complement share the first part of their pairs; the second part of
@@ -180,6 +182,17 @@ class QuantifiersTask(Task):
             f"How many of the {second} objects are not {first} objects?",
         )[decides]
         return OpenQuestion(question, str(region_counts(scene, first, second)[decides]))
+
+    @staticmethod
+    def steps(scene: Scene, quantifier: str, first: str, second: str) -> Steps:
+        """The objects in the region that decides, and the quantifier that is true."""
+        region = FAMILIES[family_of(quantifier)]["decides"]
+        of, other = (second, first) if region == 2 else (first, second)
+        name = f"{plural(of)} that are {'not ' if region else ''}{other if other in COLOURS else plural(other)}"
+        objects = [o for o in scene if region_of(o, first, second) == region]
+        return Steps(
+            f"{say_places(name, objects)} So {QuantifiersTask.pair(scene, quantifier, first, second)[0]}.", quantifier
+        )
 
     @staticmethod
     def auxiliary_words(pair: Pair) -> list[str]:

@@ -51,7 +51,7 @@ class RelationTask(TwoObjectTask):
     truth, pair = staticmethod(SpatialityTask.truth), staticmethod(SpatialityTask.pair)
     recount, auxiliary_words = staticmethod(SpatialityTask.recount), staticmethod(SpatialityTask.auxiliary_words)
     alternatives = staticmethod(SpatialityTask.alternatives)
-    open_question = staticmethod(SpatialityTask.open_question)
+    open_question, steps = staticmethod(SpatialityTask.open_question), staticmethod(SpatialityTask.steps)
 
     def __init__(self, config: Any) -> None:
         super().__init__(config)

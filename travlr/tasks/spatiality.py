@@ -19,7 +19,8 @@ from render.text import noun
 from travlr.config import STRICT, Config, Count, RangeFrom0
 from travlr.scene import Scene, column_name, described, only_object, row_name
 from travlr.settings import Settings
-from travlr.tasks.base import Arguments, CellsOf, OpenQuestion, Pair
+from travlr.tasks.base import Arguments, CellsOf, OpenQuestion, Pair, Steps
+from travlr.tasks.language import say_places
 from travlr.tasks.vectorised import SIDES, Draw, Task, Template, choose_from
 
 RELATIONS = {  # relation -> (axis, sign of second minus first coordinate when it is true)
@@ -133,6 +134,14 @@ class SpatialityTask(Task):
             wordings[ANSWERS[word][0]] = tuple(phrases)
         text = f"Is the {one} {near} or {far} the {other}?".replace(" of or", " or")
         return OpenQuestion(text, ANSWERS[true[0]][0], wordings)
+
+    @staticmethod
+    def steps(scene: Scene, first: str, relation: str, second: str) -> Steps:
+        axis, a, b = SpatialityTask.pair(scene, first, relation, second)
+        line = "column" if axis == "horizontal" else "row"
+        places = " ".join(say_places(noun(name), [only_object(scene, name)]) for name in (first, second))
+        true = next(word for word in _of_axis(relation) if SpatialityTask.truth(scene, first, word, second))
+        return Steps(f"{places} {line.capitalize()} {a} is {true} {line} {b}.", ANSWERS[relation][0])
 
     @staticmethod
     def auxiliary_words(pair: Pair) -> list[str]:
