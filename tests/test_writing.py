@@ -100,6 +100,19 @@ def test_write_dataset_resumes_after_a_kill(whole: dict[str, str], tmp_path: Pat
     assert hashes(folder) == whole
 
 
+def test_run_in_processes_leaves_no_worker_after_a_kill() -> None:
+    code = (
+        "import os, signal, sys, time; from travlr.workers import run_in_processes\n"
+        "def work(n):\n"
+        "    if n == 2:\n"
+        "        os.kill(os.getppid(), signal.SIGKILL)\n"
+        "    return n\n"
+        "list(run_in_processes(work, [1, 2, 3], 2))"
+    )
+    # Workers hold the pipes of the process, whose ends `command` waits for.
+    assert command("", code=code)[0] == -signal.SIGKILL
+
+
 # What is there before ------------------------------------------------------------------------------------------------
 
 

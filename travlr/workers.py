@@ -20,10 +20,8 @@ RAY = "ray"
 Workers = int | str  # processes on this machine, 0 for one per core; or `RAY`
 
 
-def run_in_processes(
-    work: Callable[[T], R], items: list[T], workers: Workers = 0, prepare: Callable[[], object] | None = None
-) -> Iterator[R]:
-    """Yield `work(item)` of each item, in order. prepare: called first in each process. All must be picklable."""
+def run_in_processes(work: Callable[[T], R], items: list[T], workers: Workers = 0) -> Iterator[R]:
+    """Yield `work(item)` of each item, in order. Both must be picklable."""
     if workers == RAY:
         yield from _run_on_ray(work, items)
     elif (number := min(int(workers) or usable_cores(), len(items))) <= 1:
@@ -32,8 +30,21 @@ def run_in_processes(
         # Forked processes have all modules at once, where others import them for 0.4 s. But a fork takes no other
         # threads along, so a lock that one of them holds would never be released.
         way = "fork" if sys.platform == "linux" and threading.active_count() == 1 else "spawn"
-        with concurrent.futures.ProcessPoolExecutor(number, multiprocessing.get_context(way), prepare) as pool:
+        context = multiprocessing.get_context(way)
+        with concurrent.futures.ProcessPoolExecutor(number, context, _end_with_parent) as pool:
             yield from pool.map(work, items)
+
+
+def _end_with_parent() -> None:
+    """End this process when its parent is gone: after SIGKILL of the parent alone it would wait for work forever."""
+
+    def wait() -> None:
+        parent = multiprocessing.parent_process()
+        assert parent is not None
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
 def _run_on_ray(work: Callable[[T], R], items: list[T]) -> Iterator[R]:
