@@ -56,9 +56,9 @@ def _help() -> str:
 
 
 class Conversion(Settings):
-    """The settings of formats that are written here."""
+    """The settings of formats; `Export` and `TrainerExport` have more of them."""
 
-    format: Literal["parquet", *FORMATS]  # type: ignore[valid-type]
+    format: Literal["parquet", *FORMATS, "lmms_eval", *WRITERS]  # type: ignore[valid-type]
     overwrite: bool = False
 
 
