@@ -98,6 +98,10 @@ def test_open_dataset_refuses_what_is_no_finished_dataset(folder: Path, tmp_path
         (tmp_path / "empty" / "dataset.json").write_text(text)
         with pytest.raises(ValueError, match=r"dataset\.json: "):
             open_dataset(tmp_path / "empty")
+    write(tmp_path / "damaged")
+    (tmp_path / "damaged" / "dataset.json").unlink()
+    with pytest.raises(ValueError, match=r"damaged/dataset\.json: "):
+        open_dataset(tmp_path / "damaged")
 
 
 @pytest.mark.parametrize(
@@ -108,6 +112,7 @@ def test_open_dataset_refuses_what_is_no_finished_dataset(folder: Path, tmp_path
         ("files.0.rows", {"rows": "100"}),
         ("files.0.rows", {"rows": -1}),
         ("splits", {"splits": []}),
+        ("config", {"config": None}),
         ("content_digest", {"content_digest": None}),
         ("format_version", {"format_version": 2}),
     ],

@@ -48,7 +48,7 @@ def files(data: Path) -> Path:
     """The same dataset as if it came from elsewhere: its pictures are in its files alone."""
     folder = Path(shutil.copytree(data, data.with_name("files")))
     manifest = json.loads((folder / MANIFEST).read_text())
-    (folder / MANIFEST).write_text(json.dumps(manifest | {"config": None}))
+    (folder / MANIFEST).write_text(json.dumps(manifest | {"config": None, "source": {"files": "0"}}))
     return folder
 
 

@@ -126,11 +126,11 @@ def prepare_folder(folder: Path, about: dict[str, Any], overwrite: bool) -> None
         if name := min((path.name for path in folder.iterdir()), default=""):
             raise UsageError(f"{folder}: is not empty and not a dataset ({name}); name another folder")
     elif overwrite:
-        for name in (MANIFEST, UNFINISHED, *CARD):
-            (folder / name).unlink(missing_ok=True)
         for path in folder.iterdir():
             if SHARD.fullmatch(path.name):
                 path.unlink()
+        for name in (*CARD, MANIFEST, UNFINISHED):  # last what says that the folder holds a dataset
+            (folder / name).unlink(missing_ok=True)
     elif not about.items() <= _read_settings(earlier).items():
         raise UsageError(f"{folder}: holds a dataset of other settings; name another folder, or set overwrite=true")
 

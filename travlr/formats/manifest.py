@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, model_validator
 
 from travlr.files import file_hash
 from travlr.formats.columns import report_damage
@@ -52,6 +52,13 @@ class Manifest(BaseModel):
     content_digest: str
     versions: dict[str, str]
     files: list[FileEntry]
+    source: dict[str, str] | None = None  # of what was not generated
+
+    @model_validator(mode="after")
+    def _has_an_origin(self) -> Manifest:
+        if self.config is None and not self.source:
+            raise ValueError("config=null: is for data with a source alone")
+        return self
 
 
 def versions() -> dict[str, str]:
@@ -83,16 +90,18 @@ def read_manifest(folder: str | os.PathLike[str]) -> dict[str, Any]:
 def _foreign_manifest(folder: Path) -> dict[str, Any]:
     """What stands in for the manifest of shards that another program wrote: `train*.parquet` and so on.
 
-    Raises `ValueError` where there are none.
+    Raises `ValueError` where there are none, and where our own manifest is lost.
     """
+    if (folder / EXPORTED).is_file():
+        raise UsageError(f"{folder}: is a copy in another format; give the dataset that it was made of")
+    if all((folder / name).is_file() for name in CARD):
+        raise ValueError(f"{folder / MANIFEST}: is missing; make the damaged dataset again, in another folder")
     files = []
     for split in SPLITS:
         for path in sorted(folder.glob(f"{split}*.parquet")):
             with report_damage(path):
                 rows = pq.read_metadata(path).num_rows
             files.append({"name": path.name, "split": split, "rows": rows, **file_hash(path)})
-    if (folder / EXPORTED).is_file():
-        raise UsageError(f"{folder}: is a copy in another format; give the dataset that it was made of")
     if not files:
         raise UsageError(f"{folder}: not a dataset (no {MANIFEST}, and no Parquet files such as train-*.parquet)")
     splits = {split: sum(file["rows"] for file in files if file["split"] == split) for split in SPLITS}
