@@ -164,7 +164,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--out", type=Path, default=Path("heatmap.png"), metavar="FILE", help="(default: %(default)s)")
     options = parser.parse_args(arguments)
     image = read_picture_file(options.image)
-    regions = RegionSettings(source="file", file=options.regions) if options.regions else None
+    regions = RegionSettings(source=options.regions) if options.regions else None
     maps = heat(load_matcher(options.model, head=options.head, regions=regions), image, options.text)
     options.out.parent.mkdir(parents=True, exist_ok=True)
     draw_heat_map(maps, image, options.model).savefig(options.out)

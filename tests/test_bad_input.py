@@ -154,6 +154,6 @@ FEATURES: dict[str, tuple[dict[str, int], str]] = {
 def test_train_names_features_that_do_not_fit(case: str, refused: Callable[..., str]) -> None:
     dimensions, pattern = FEATURES[case]
     features(Path("made"), dimensions)
-    line = refused("training.examples=1.0", "regions.source=file", "regions.file=made")
-    assert line.startswith("train: regions.file=made: ") and re.search(pattern, line)
+    line = refused("training.examples=1.0", "regions.source=made")
+    assert line.startswith("train: regions.source=made: ") and re.search(pattern, line)
     assert not list(Path("runs").glob("*/curve.csv"))  # told before training

@@ -74,7 +74,7 @@ def pictures(tmp_path: Path) -> list[Image.Image]:
 
 def settings_of(kind: str, pictures: Path) -> dict[str, Any]:
     settings: dict[str, Any] = {"size": "fixture", "device": "cpu"}
-    regions = RegionSettings(source="file", file=str(pictures / "features"))
+    regions = RegionSettings(source=str(pictures / "features"))
     return settings if kind == "albef" else settings | {"regions": regions}
 
 

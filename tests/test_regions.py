@@ -281,9 +281,7 @@ def write_npz(folder: Path, what: Images) -> Path:
 
 
 def from_file(path: Path, **settings: Any) -> RegionTable:
-    return make_regions(
-        RegionSettings(source="file", file=str(path), **settings), scenes_of(SMALL, np.zeros((4, 6), int))
-    )
+    return make_regions(RegionSettings(source=str(path), **settings), scenes_of(SMALL, np.zeros((4, 6), int)))
 
 
 def test_read_regions_returns_what_was_written(tmp_path: Path) -> None:
@@ -303,7 +301,7 @@ def test_read_regions_returns_what_was_written(tmp_path: Path) -> None:
 def test_make_regions_shares_features_of_equal_pictures(tmp_path: Path) -> None:
     folder = write_npz(tmp_path, images())
     scenes = PictureSet(["picture-2", "picture-0", "picture-2"], np.zeros((3, 6), int), 2, 3, SMALL)
-    found = make_regions(RegionSettings(source="file", file=str(folder)), scenes)
+    found = make_regions(RegionSettings(source=str(folder)), scenes)
     assert len(found.table) == 4 + 2 + 2  # picture-2, picture-0, blank
     np.testing.assert_array_equal(found.take([0])[0], found.take([2])[0])
 
@@ -323,7 +321,7 @@ def _cut(folder: Path) -> Path:
 
 BOX = [[0.1, 0.1, 0.5, 0.5]]
 DAMAGED: dict[str, tuple[Callable[[Path], Path], str]] = {
-    "missing folder": (lambda folder: folder / "no", r"^regions\.file=/.*no: "),
+    "missing folder": (lambda folder: folder / "no", r"^regions\.source=/.*no: "),
     "no blank": (
         lambda f: write_npz(f, {n: a for n, a in images().items() if n != "blank"}),
         r" 1 of 5 .* blank",
@@ -349,7 +347,7 @@ def test_read_regions_stays_in_its_folder(name: str, tmp_path: Path) -> None:
     np.savez(tmp_path / "outside.npz", features=np.ones((1, 6)), norm_bb=np.ones((1, 4)))
     scenes = PictureSet([name], np.zeros((1, 6), int), 2, 3, SMALL)
     with pytest.raises(ValueError, match=f"image '{name}'"):
-        make_regions(RegionSettings(source="file", file=str(path)), scenes)
+        make_regions(RegionSettings(source=str(path)), scenes)
 
 
 # Pixels --------------------------------------------------------------------------------------------------------------

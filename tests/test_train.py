@@ -236,8 +236,7 @@ def test_streamed_examples_stay_out_of_splits(data: str) -> None:
         ({"training": {"epochs": 3, "steps": None}}, "training.examples"),
         ({"model": "bert", "setting": "image"}, "setting=image: model=bert"),
         ({"model": "albef", "controlled": True}, "controlled=true: model=albef"),
-        ({"regions": {"source": "file"}}, "give regions.file"),
-        ({"regions": {"file": "a"}}, "leave out"),
+        ({"regions": {"source": "secne"}}, "regions.source=secne: .*training.examples"),
     ],
 )
 def test_run_refuses_impossible_settings(changes: dict[str, Any], message: str) -> None:

@@ -116,7 +116,7 @@ def test_sweep_goes_on_after_a_failed_job(
         ("runs=d/dataset.json", r"runs=d/dataset\.json: "),
         ("start=runs/*", r"start=runs/\*: "),
         ("pretrained=none.pt", r"pretrained=none\.pt: "),
-        ("regions={source: file, file: none}", "regions.file=none: "),
+        ("regions.source=none", "regions.source=none: "),
         ("training.examples=1000", "training.examples=1000: "),
         ("trainer.devises=2", r"trainer=\{devises:2\}: "),
         ("trainer.strategy=many", r"trainer=\{strategy:many\}: "),

@@ -133,23 +133,21 @@ def architecture_of(model: str) -> Architecture:
 class RegionSettings(Settings):
     """The source of the regions of a picture, and their number."""
 
-    source: Literal["scene", "grid", "file"] = Field(
+    source: PathText = Field(
         "scene",
-        description="scene (the boxes of the objects), grid (every cell) or file (features made elsewhere)",
+        description="scene (the boxes of the objects), grid (every cell), or a folder of UNITER's .npz (features made "
+        "elsewhere)",
     )
     number: Literal["exact"] | Annotated[int, Field(ge=1, le=1 << 16)] = Field(
         "exact",
-        description="exact: all objects, or all regions of file; a number pads with empty cells (scene) or takes the "
-        "first so many (file)",
+        description="exact: all objects, or all regions of a file; a number pads with empty cells (scene) or takes the "
+        "first so many (files)",
     )
-    file: PathText | None = Field(None, description="of file: a folder of UNITER's .npz")
 
-    @model_validator(mode="after")
-    def _fits(self) -> RegionSettings:
-        if (self.file is not None) != (self.source == "file"):
-            needs = "give regions.file" if self.source == "file" else "leave out regions.file"
-            raise ValueError(f"regions.source={self.source}: {needs}")
-        return self
+    @property
+    def kind(self) -> str:
+        """Where regions come from: scene, grid or file."""
+        return self.source if self.source in ("scene", "grid") else "file"
 
 
 class Optimiser(Settings):
@@ -260,8 +258,9 @@ class Run(Settings):
             raise ValueError(f"controlled=true: model={model} has none; leave it out, or give {others}")
         if self.recipe == "paper" and model not in PAPER_RECIPES:
             raise ValueError(f"recipe=paper: is for {', '.join(PAPER_RECIPES)}, not model={model}")
-        if self.regions.source == "file" and sees == "regions" and self.training.streams:
-            raise ValueError("regions.source=file: has no features of new scenes; give training.examples")
+        if self.regions.kind == "file" and sees == "regions" and self.training.streams:
+            source = self.regions.source
+            raise ValueError(f"regions.source={source}: choose scene or grid; a folder needs training.examples")
         if self.method == "consistency":
             self._check_consistency(sees)
         return self

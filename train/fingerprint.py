@@ -24,11 +24,13 @@ def fingerprint(config: Run, dataset: str) -> dict[str, Any]:
     of that run, and the content digest of the dataset. Raises `ValueError` if `start` is not a run."""
     values = config.model_dump(exclude=set(EXCLUDED))
     trainer = {name: value for name, value in config.trainer.items() if name not in EXCLUDED_OF_TRAINER}
+    regions = config.regions
+    files = path_digest(regions.source) if regions.kind == "file" else None
     return values | {  # names of the hub stay as they are
         "trainer": trainer,
         "start": config.start and _run_of(config.start),
         "pretrained": checkpoint_digest(config.pretrained) if config.pretrained else began_pretrained(config),
-        "regions": config.regions.model_dump() | {"file": path_digest(config.regions.file)},
+        "regions": {"source": regions.kind, "number": regions.number, "file": files},
         "dataset": dataset,
     }
 

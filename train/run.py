@@ -109,7 +109,7 @@ def train_and_test(
         "seed": config.seed,
         "parameters": sum(p.numel() for p in learner.model.parameters() if p.requires_grad),
         "weights": weights,
-        "regions": config.regions.source if data.visual.sees == "regions" else None,
+        "regions": config.regions.kind if data.visual.sees == "regions" else None,
         "precision": precision,
         "steps": learner.steps,
         **count_examples(config, schedule, learner.steps),
@@ -133,7 +133,7 @@ def load_data(config: Run, source: TrainingDataset) -> RunData:
     """
     visual = visual_settings(config)
     data = RunData(config, source, tokenizer_for(config, source.style.caption), visual)
-    if visual.sees == "regions" and config.regions.source == "file":
+    if visual.sees == "regions" and config.regions.kind == "file":
         for split in TEST_SPLITS:
             data.examples(split)
     return data

@@ -114,7 +114,7 @@ def load_backend(
 
 def _matcher_backend(config: Evaluation) -> tuple[Backend, dict[str, Any]]:
     precision = "float32" if config.precision == "auto" else config.precision
-    regions = RegionSettings(source="file", file=config.regions) if config.regions else None
+    regions = RegionSettings(source=config.regions) if config.regions else None
     matcher = load_matcher(
         config.model,
         device=config.device,

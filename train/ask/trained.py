@@ -10,7 +10,7 @@ import torch
 
 from train.ask.config import Evaluation, ShownStyle, refuse_settings
 from train.ask.requests import Reply, Request, reply_to_odds
-from train.config import Run, Training
+from train.config import RegionSettings, Run, Training
 from train.data.sources import TrainingDataset
 from train.data.text import UnknownWord
 from train.learning.batches import RunData
@@ -66,15 +66,15 @@ class TrainedModel:
 
     def _run(self, settings: dict[str, Any], config: Evaluation, data: Path) -> Run:
         """The run's settings with the evaluation's dataset, and without settings that only training needs."""
-        names = {name: settings[name] for name in ("model", "size", "setting", "controlled", "recipe", "regions")}
-        if names["regions"]["source"] == "file":
-            if config.regions is None:
-                raise ValueError(f"regions=null: model={self.folder} takes features from files; give their folder")
-            names["regions"] = names["regions"] | {"file": config.regions}
-        else:
+        names = {name: settings[name] for name in ("model", "size", "setting", "controlled", "recipe")}
+        source, number = settings["regions"]["source"], settings["regions"]["number"]
+        if source != "file":
             refuse_settings(config, "is not for this run", "regions")
+        elif config.regions is None:
+            raise ValueError(f"regions=null: model={self.folder} takes features from files; give their folder")
+        regions = RegionSettings(source=config.regions or source, number=number)
         own = {"start": self.folder, "data": data, "task": config.task, "runs": config.runs}
-        return Run(**names, **own, training=Training(examples=2))
+        return Run(**names, **own, regions=regions, training=Training(examples=2))
 
     def replies(self, requests: Iterable[Request]) -> Iterator[tuple[Request, Reply]]:
         """Replies in the order of the requests, split by split."""

@@ -69,8 +69,8 @@ def make_regions(settings: RegionSettings, pictures: PictureSet, takes_boxes: bo
     A file's features stay as they are. Raises `ValueError` if the settings do not fit the pictures, or a file is
     damaged.
     """
-    regions = SOURCES[settings.source](settings, pictures)
-    return replace(regions, context=not takes_boxes and settings.source != "file")
+    regions = SOURCES[settings.kind](settings, pictures)
+    return replace(regions, context=not takes_boxes and settings.kind != "file")
 
 
 # Sources ---------------------------------------------------------------------------------------------------------
@@ -116,9 +116,9 @@ def _file(settings: RegionSettings, pictures: PictureSet) -> RegionTable:
     from train.regions.files import file_regions
 
     try:
-        return RegionTable(*file_regions(Path(str(settings.file)), pictures.ids, settings.number))
+        return RegionTable(*file_regions(Path(settings.source), pictures.ids, settings.number))
     except ValueError as error:
-        raise ValueError(f"regions.file={error}") from None
+        raise ValueError(f"regions.source={error}") from None
 
 
 RegionSource = Callable[[RegionSettings, PictureSet], RegionTable]

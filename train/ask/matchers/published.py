@@ -40,7 +40,7 @@ def published_matcher(
 ) -> PublishedMatcher:
     """The scorer of one of TraVLR's models with published weights.
 
-    regions: `grid` (the default; 6 x 6, with the features that are used for scenes), or `file`, found by
+    regions: `grid` (the default; 6 x 6, with the features that are used for scenes), or a folder of features, found by
     the stem of the picture's file name, or by `blank` for a white picture without a name. Raises ValueError, in one
     line, where the checkpoint cannot be read, has another size or lacks the matching head, and where the model does not
     have this head or takes no regions.
@@ -158,9 +158,9 @@ def projections_of(name: str, checkpoint: str, width: int) -> nn.ModuleDict:
 def finder(settings: RegionSettings, takes_boxes: bool) -> tuple[Find, int]:
     """A function that finds the regions of a picture, and the width of their features. Raises ValueError for a source
     that needs more than pictures, or cannot be read."""
-    if settings.source not in FINDERS:
-        raise ValueError(f"regions.source={settings.source}: choose one of {', '.join(FINDERS)}")
-    return FINDERS[settings.source](settings, takes_boxes)
+    if settings.kind not in FINDERS:
+        raise ValueError(f"regions={settings.source}: choose grid, or a folder of UNITER's .npz")
+    return FINDERS[settings.kind](settings, takes_boxes)
 
 
 def _grid(settings: RegionSettings, takes_boxes: bool) -> tuple[Find, int]:
@@ -178,27 +178,27 @@ def _grid(settings: RegionSettings, takes_boxes: bool) -> tuple[Find, int]:
 def _file(settings: RegionSettings, takes_boxes: bool) -> tuple[Find, int]:
     from train.regions.files import BLANK, read_regions
 
-    folder = Path(str(settings.file))
+    folder = Path(settings.source)
     names = {npz.stem for npz in folder.glob("*.npz")}
     if not names:
-        raise ValueError(f"regions.file={folder}: must be a folder of .npz files")
+        raise ValueError(f"regions={folder}: must be a folder of .npz files")
     try:
         first = read_regions(folder, min(names))[0]  # all have the width of the first
     except ValueError as error:
-        raise ValueError(f"regions.file={error}") from None
+        raise ValueError(f"regions={error}") from None
 
     def find(image: Image.Image) -> tuple[np.ndarray, np.ndarray]:
         name = PurePosixPath(str(image.info.get(PATH, ""))).stem
         if not name and set(image.convert("RGB").getextrema()) == {(255, 255)}:  # the blank-picture baseline
             name = BLANK
         if not name:
-            raise ValueError(f"regions.file={folder}: regions are found by file name, which this picture lacks")
+            raise ValueError(f"regions={folder}: regions are found by file name, which this picture lacks")
         if name not in names:
-            raise ValueError(f"regions.file={folder}: lacks the picture {name}{' (white)' if name == BLANK else ''}")
+            raise ValueError(f"regions={folder}: lacks the picture {name}{' (white)' if name == BLANK else ''}")
         try:
             features, boxes = read_regions(folder, name)
         except ValueError as error:
-            raise ValueError(f"regions.file={error}") from None
+            raise ValueError(f"regions={error}") from None
         number = len(boxes) if settings.number == "exact" else int(settings.number)
         return features[:number], boxes[:number]
 
