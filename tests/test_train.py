@@ -1,6 +1,7 @@
 """Runs from config to results at tiny size: every model and setting, resuming, and what a model cannot know."""
 
 import re
+import shlex
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -10,10 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from huggingface_hub import ModelCard
 from omegaconf import OmegaConf
 from sklearn.metrics import f1_score
 
 from scripts import make_results
+from tests.helpers import train_settings
 from train.config import Optimiser, Recipe, RegionSettings, Run, Training
 from train.data import auxiliary
 from train.data.batching import visible_modalities
@@ -63,6 +66,19 @@ def finished(data: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of UNITER on captions."""
     runs = tmp_path_factory.mktemp("runs")
     return runs / run(tiny(data, runs), log=silent)[0]["name"]
+
+
+def test_card_has_the_scores_and_the_command(finished: Path) -> None:
+    text, record = (finished / "README.md").read_text(), read_config(finished)
+    about: Any = ModelCard(text).data
+    scores = [(one.dataset_config, one.dataset_split, one.metric_type, one.metric_value) for one in about.eval_results]
+    assert set(scores) == {
+        (row["test_setting"], row["split"], kind, row[column])
+        for row in read_results(finished) for column, kind in (("macro_f1", "f1"), ("accuracy", "accuracy"))
+    }  # fmt: skip
+    command = next(line for line in text.splitlines() if line.startswith("$ python train.py "))
+    config = train_settings(*shlex.split(command)[3:])
+    assert fingerprint(config, record["config"]["dataset"]) == record["config"]
 
 
 LABELS = ("answer", "targets", "pair", "values", "objects", "sides")

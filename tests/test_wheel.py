@@ -63,9 +63,11 @@ def test_commands_run_from_a_wheel(installed: Path, tmp_path: Path) -> None:
     one_job = ("-m", "experiment=text_only", "model=bert", "task=cardinality", "seed=0")  # a file of conf/
     with ThreadPoolExecutor(2) as pool:
         of_data = [("travlr.audit", "d"), ("travlr.browse", "d"), ("travlr.convert", "d", "e", "format=trl")]
+        of_data.append(("travlr.publish", "d", "repo=d"))
         jobs = [("train", *one_job, "data=d", *tiny), *of_data, ("travlr.baselines", "d")]
         assert "FAIL" not in "".join(pool.map(lambda job: command(*job), jobs))
         (folder,) = (path.parent for path in (tmp_path / "runs").glob("*/results.json"))
         ask = ("train.ask", f"model=runs/{folder.name}", "data=d", "limit=4", "split=test_ind")
-        list(pool.map(lambda job: command(*job), [ask, ("analysis.report", "runs")]))
+        of_runs = [ask, ("analysis.report", "runs"), ("travlr.publish", f"runs/{folder.name}", "repo=run")]
+        list(pool.map(lambda job: command(*job), of_runs))
     assert list(tmp_path.rglob("report.html"))

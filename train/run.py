@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer
 
 from train.config import Run
@@ -39,11 +38,14 @@ from train.models.loading import (
     tokenizer_of,
     weight_files,
 )
+from train.models.saved import load_weights, save_model
 from train.prepare import dataset_folder, prepare_dataset
+from train.results.card import CARD, command_text, write_card
 from train.results.columns import TEST_SPLITS, Row
 from train.results.predictions import write_predictions
 from train.results.provenance import provenance
 from train.results.store import WEIGHTS, is_finished, read_config, read_results, run_name, start_run, write_results
+from train.results.tables import transfer_table
 from travlr.config import Style
 from travlr.files import path_digest
 from travlr.settings import Log
@@ -68,7 +70,12 @@ def run(config: Run, log: Log = print, experiment: str | None = None) -> list[Ro
         train_and_test(config, source, settings, folder, device, log, experiment)
     elif is_main_process():
         log(f"{folder}: finished before; its results follow")
-    return read_results(folder) if is_main_process() else []
+    if not is_main_process():
+        return []
+    rows = read_results(folder)
+    if not (folder / CARD).is_file():
+        write_card(folder, rows, command_text("train.py", config), transfer_table(rows))
+    return rows
 
 
 def train_and_test(
@@ -97,7 +104,7 @@ def train_and_test(
     train_seconds = fit(trainer, learner, TrainingData(schedule, data.validation_batches))
     if not is_main_process():
         return
-    save_file(learner.state_dict(), folder / WEIGHTS)
+    save_model(learner, folder)
     start = time.monotonic()
     rows, predictions = test_matrix(data, learner.model, device, precision)
     columns = {  # of every row
@@ -178,7 +185,7 @@ def start_from(config: Run, learner: Learner) -> str:
     if not is_finished(folder):
         raise ValueError(f"start={folder}: this run is not finished; run it to its end first")
     try:
-        learner.load_state_dict(load_file(folder / WEIGHTS))
+        load_weights(learner, folder)
     except (OSError, RuntimeError, SafetensorError) as error:
         raise ValueError(
             f"{folder / WEIGHTS}: not weights of this model: {str(error).splitlines()[-1].strip()}"

@@ -2,8 +2,8 @@
 
 Read `scene.py` first (worlds, objects, queries), then `tasks/` (one file per task), `sampling/` (examples of a task),
 `generate.py` (rows of a dataset), `writing.py` and `dataset.py` (writing and reading them), `formats/` (their files),
-and `audit/`, `baselines/`, `browse.py` and `convert.py` (commands on finished datasets). `settings.py`, `config.py`,
-`files.py`, `plugins.py` and `workers.py` are shared helpers.
+and `audit/`, `baselines/`, `browse.py`, `convert.py` and `publish.py` (commands on finished datasets). `settings.py`,
+`config.py`, `files.py`, `plugins.py` and `workers.py` are shared helpers.
 
 Names are imported on first use: importing `travlr` loads nothing, and `render` can import `travlr.scene`.
 """

@@ -122,7 +122,7 @@ def split_caption(caption: str) -> tuple[str, list[str]]:
 
 def grammar_tokenizer(task: str | None = None, caption_style: str = "sentences") -> Any:
     """A lower-case WordPiece tokenizer of `vocabulary`, a tokenizer of `transformers`."""
-    from tokenizers import Tokenizer, normalizers, pre_tokenizers
+    from tokenizers import Tokenizer, normalizers, pre_tokenizers, processors
     from tokenizers.models import WordPiece
     from transformers import PreTrainedTokenizerFast
 
@@ -131,6 +131,10 @@ def grammar_tokenizer(task: str | None = None, caption_style: str = "sentences")
     tokenizer = Tokenizer(WordPiece(tokens, unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.Lowercase()
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    marks = [(token, tokens[token]) for token in ("[CLS]", "[SEP]")]
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B [SEP]", special_tokens=marks
+    )
     special = {f"{name}_token": token for name, token in zip(names, SPECIAL, strict=True)}
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special)  # type: ignore[no-untyped-call]
 

@@ -1,7 +1,8 @@
 """The models: the registry of their classes (`MODELS`) and their sizes; a user's own is `package.module:Class`.
 
 Read `layers` (base class and layers) and `regions` (what models of regions share) first, then one architecture per
-file, then `loading` (published weights). `hub` has the models of `transformers` themselves, for evaluations.
+file, then `loading` (published weights) and `saved` (weights of runs). `hub` has the models of `transformers`
+themselves, for evaluations.
 """
 
 from __future__ import annotations

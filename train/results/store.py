@@ -2,9 +2,11 @@
 
 RUNS/NAME/settings.yaml        the run's settings; written first
 RUNS/NAME/curve.csv            the training curve
-RUNS/NAME/model.safetensors    the trained weights, with the tokenizer beside them
+RUNS/NAME/model.safetensors    the trained weights, with the tokenizer and config.json beside them
+RUNS/NAME/training.safetensors heads that only training needs (`train.models.saved`)
 RUNS/NAME/predictions.parquet  see `train.results.predictions`
 RUNS/NAME/results.json         one row per (test setting, split); written last, so a folder that has it is finished
+RUNS/NAME/README.md            the card (`train.results.card`), made from the results
 
 Rows have the keys of `train.results.columns.RESULT_COLUMNS`.
 """
