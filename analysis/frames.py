@@ -206,6 +206,8 @@ def with_derived(results: pd.DataFrame, datasets: dict[str, Dataset]) -> pd.Data
         "frozen": _setting(results, "method").eq("frozen"),
         "trained further": _setting(results, "start").notna(),
         "consistency": _setting(results, "method").eq("consistency"),
+        "mismatched": _setting(results, "method").eq("mismatched"),
+        "fewer pairs": _setting(results, "training.unlabelled").notna(),
         "part": results["part"].notna() & results["part"].ne(1),
     }
     names = [", ".join(name for name in kinds if kinds[name].iloc[row]) for row in range(len(results))]

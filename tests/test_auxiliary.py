@@ -11,6 +11,7 @@ from train.data.examples import Examples, VisualSettings
 from train.data.inputs import IGNORED, Inputs
 from train.data.sources import stream_examples
 from train.data.text import WordTokenizer, grammar_tokenizer
+from train.learning.module import without_unseen
 from travlr.generate import generator
 from travlr.scene import COLOURS, SHAPES, Object
 from travlr.tasks import PAPER, TASKS, parse_query
@@ -79,3 +80,27 @@ def test_nouns_are_those_that_describe_an_object(task: str, setting: str) -> Non
         for place in places:
             values = batch.nouns[row, place]
             assert values[~values.isnan()].tolist() == expected[words_of(batch.objects[row, place])]
+
+
+@pytest.mark.parametrize("task", PAPER)
+def test_unseen_words_are_the_held_out_numbers_of_a_noun(task: str) -> None:
+    maker = generator(TASKS[task].Config())
+    examples = Examples(stream_examples(maker, 0, 4000), WORDS, VisualSettings("regions", RegionSettings()))
+    held_out: dict[str, set[str]] = {}
+    if task == "cardinality":  # the only one of these tasks whose pairs name a noun
+        for noun, number in maker.sampler.held_out()["pairs"]:
+            held_out.setdefault(noun, set()).add(number)
+    unseen = torch.from_numpy(examples.auxiliary.unseen)
+    for row, pair in enumerate(examples.pairs):
+        expected = held_out.get(pair[0], set())
+        for place in (0, 1, 3):  # the pair's number twice, and the query's
+            assert set(words_of(unseen[row, place]).split()) == expected
+
+
+def test_loss_says_nothing_about_unseen_words() -> None:
+    logits = torch.randn(3, 4, 9, requires_grad=True)
+    unseen = torch.tensor([[2, 5], [7, IGNORED], [IGNORED, IGNORED]])[:, None].expand(3, 4, 2)
+    torch.nn.functional.cross_entropy(without_unseen(logits, unseen).flatten(0, 1), torch.full((12,), 4)).backward()  # type: ignore[no-untyped-call]
+    assert logits.grad is not None
+    without_gradient = [sorted(row.nonzero().flatten().tolist()) for row in (logits.grad == 0).all(1)]
+    assert without_gradient == [[2, 5], [7], []]

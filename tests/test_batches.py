@@ -1,4 +1,4 @@
-"""What batches hold: pairs named beside answers, scenes with few objects first, captions read in an image's place."""
+"""What batches hold: auxiliary targets, examples of the stream, unlabelled pairs."""
 
 import itertools
 from dataclasses import replace
@@ -206,17 +206,6 @@ def test_between_validations_gives_all_batches_in_order() -> None:
         assert len(parts) == 6 and all(map(torch.equal, passes, parts))
 
 
-def test_stream_examples_keeps_couples_with_few_objects() -> None:
-    maker = generator(TASKS["comparison"].Config())
-    every, few = stream_examples(maker, 9000, 9800), stream_examples(maker, 9000, 9800, keep=100)
-    rows = [every.ids.index(name) for name in few.ids]
-    assert rows == sorted(rows) and len(rows) == 100 and rows == [row + n for row in rows[::2] for n in (0, 1)]
-    couples = (every.grid > 0).sum(axis=1).reshape(-1, 2).sum(axis=1)
-    assert sorted((few.grid > 0).sum(axis=1).reshape(-1, 2).sum(axis=1)) == sorted(couples)[:50]
-    for name in ("captions", "queries", "pairs"):
-        assert [getattr(every, name)[row] for row in rows] == list(getattr(few, name))
-
-
 def parts_of(maker: Generator, **changes: Any) -> RunData:
     """Parts of a run on the dataset of `maker`, with 10 examples to a batch."""
     run = Run(task=maker.config.task, size="tiny", optimiser=Optimiser(batch_size=10), **changes)
@@ -232,27 +221,50 @@ def small_world(train: int) -> Generator:
     )
 
 
-@pytest.mark.parametrize("most", [8, 3, 1])
-def test_training_schedule_takes_fewer_candidates_of_a_small_world(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    maker = small_world(21)
-    limit = maker.sampler.limits["train"]
-    epochs = (limit - 22) // (20 * most)
-    assert epochs > 1
+def streamed_ranges(monkeypatch: pytest.MonkeyPatch, maker: Generator, **changes: Any) -> list[range]:
+    """The numbers of the examples that the epochs of a run generate."""
     made: list[range] = []
 
-    def seen(maker: Generator, start: int, stop: int, **options: Any) -> Any:
+    def record(maker: Generator, start: int, stop: int) -> Any:
         made.append(range(start, stop))
-        return stream_examples(maker, start, stop, **options)
+        return stream_examples(maker, start, stop)
 
-    monkeypatch.setattr(train.learning.batches, "stream_examples", seen)
-    training = Training(steps=2 * epochs, check_every=2)
-    schedule = training_schedule(parts_of(maker, training=training))
-    assert schedule.steps == 2 * epochs
-    some = sorted({*range(min(3, epochs)), *range(max(0, epochs - 3), epochs)})
-    assert all(len(list(schedule.epoch(epoch))) == schedule.batches == 2 for epoch in some)
-    assert made[0].start == 22 and made[-1].stop <= limit and not any(part.start % 2 for part in made)
-    assert all(one.stop <= other.start for one, other in itertools.pairwise(made))
-    assert len(made[0]) // 20 == most and len(made[-1]) == 20
+    monkeypatch.setattr(train.learning.batches, "stream_examples", record)
+    schedule = training_schedule(parts_of(maker, **changes))
+    epochs = schedule.steps // schedule.batches
+    assert all(len(list(schedule.epoch(epoch))) == schedule.batches for epoch in range(epochs))
+    return made
+
+
+def test_training_schedule_takes_each_example_of_the_stream_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = streamed_ranges(monkeypatch, small_world(21), training=Training(steps=8, check_every=2))
+    assert made == [range(22 + 20 * epoch, 42 + 20 * epoch) for epoch in range(4)]
+
+
+@pytest.mark.parametrize("unlabelled", [None, 100, 40, 30, 7])
+def test_training_schedule_repeats_unlabelled_pairs_beyond_their_number(
+    unlabelled: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    training = Training(steps=8, check_every=2, unlabelled=unlabelled)
+    made = streamed_ranges(monkeypatch, small_world(20), training=training, method="consistency")
+    assert made[::2] == [range(20 + 20 * epoch, 40 + 20 * epoch) for epoch in range(4)], "labelled"
+    pairs = set().union(*made[1::2])
+    assert min(pairs) == 100 and len(pairs) == min(80, unlabelled or 80)
+
+
+def test_mismatched_pairs_show_pictures_of_other_examples() -> None:
+    maker = generator(TASKS["cardinality"].Config())
+    batches = [
+        next(training_schedule(parts_of(maker, training=SIX, method=method)).epoch(0))
+        for method in ("consistency", "mismatched")
+    ]
+    sides = [batch.sides for batch in batches]
+    assert sides[0] is not None and sides[1] is not None
+    (caption, image), (same_caption, other_image) = sides[0], sides[1]
+    assert torch.equal(caption.tokens, same_caption.tokens) and torch.equal(image.tokens, other_image.tokens)
+    assert image.features is not None and other_image.features is not None
+    equal = [torch.equal(one, other) for one, other in zip(image.features, other_image.features, strict=False)]
+    assert image.features.shape != other_image.features.shape or not any(equal)
 
 
 def test_training_schedule_refuses_more_steps_than_scenes() -> None:

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("one_thread", "unaudited")
 TINY = ("data=d", "size=tiny", "training.steps=3", "training.check_every=3", "optimiser.batch_size=8", "device=cpu")
 RUNS = {
     "table2": 144, "text_only": 24, "subsets": 144, "subsets_text": 24, "frozen": 48, "frozen_text": 8, "mixed": 48,
-    "few_shot": 10, "volta": 27, "volta_8000": 9, "transfer": 48,
+    "few_shot": 10, "volta": 27, "volta_8000": 9, "transfer": 48, "unlabelled": 56, "mismatched": 8,
 }  # fmt: skip
 
 
@@ -51,7 +51,7 @@ def test_experiment_has_the_paper_s_runs_and_all_are_valid(name: str) -> None:
         combination = [axis[place % len(axis)] for axis in axes]
         run = train_settings(f"experiment={name}", *combination)
         assert (run.size, run.recipe) == ("small", "default")
-        if run.method != "consistency":  # which needs new examples and auxiliary targets
+        if not run.pairs_modalities:  # which needs new examples and auxiliary targets
             run = train_settings(f"experiment={name}", *combination, "+scale=paper")
             assert (run.size, run.recipe) == ("base", "paper")
 

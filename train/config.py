@@ -80,8 +80,7 @@ class Recipe:
     warmup: part of all steps in which the learning rate rises from 0. hold: part of all steps, warmup included, before
     it falls. decay: how it falls: linear or cosine. final_rate: learning rate at the end. clip: largest norm of the
     gradient. loss: cross_entropy, binary (the published fine-tuning code's) or distillation (with ALBEF's teacher).
-    positions: how position embeddings start if nothing is pretrained: sinusoidal, or random as in BERT. shortest_first:
-    of new examples, part of the steps that go from scenes with few objects (an eighth of all) to any scene.
+    positions: how position embeddings start if nothing is pretrained: sinusoidal, or random as in BERT.
     """
 
     weight_decay: float = 0.01
@@ -93,12 +92,11 @@ class Recipe:
     clip: float | None = 1.0
     loss: str = "cross_entropy"
     positions: str = "sinusoidal"
-    shortest_first: float = 0.5
 
 
 DEFAULT = Recipe(hold=0.7)
 # BERT's own. The paper does not give that of its text-only models.
-BERT = Recipe(betas=(0.9, 0.999), positions="random", shortest_first=0.0)
+BERT = Recipe(betas=(0.9, 0.999), positions="random")
 # Transformers-VQA. Its AdamW has no correction of the first steps' bias and decays biases too: not repeated here.
 TRANSFORMERS_VQA = replace(BERT, clip=5.0, loss="binary")
 # Visual entailment. Its first epoch of 80 has half the rate: here that epoch warms up. It also flips and crops
@@ -168,6 +166,11 @@ class Training(Settings):
         description="null: new examples of the same distribution, never repeated; else how much of the train split: a "
         "part up to 1, or a number of examples above 1",
     )
+    unlabelled: int | None = Field(
+        None,
+        ge=2,
+        description="of method=consistency: number of different unlabelled pairs; null: new ones in every step",
+    )
     check_every: int | None = Field(125, ge=1, description="steps between validations, null for an epoch")
     until: float | None = Field(
         99.9,
@@ -221,13 +224,14 @@ class Run(Settings):
     controlled: bool = Field(
         False, description="the controlled architectures of section 5.1 (visualbert, uniter, lxmert)"
     )
-    method: Literal["supervised", "consistency", "frozen"] = Field(
+    method: Literal["supervised", "consistency", "mismatched", "frozen"] = Field(
         "supervised",
         description="consistency: semi-supervised, learn from unlabelled pairs to answer alike in the other modality; "
+        "mismatched: the same with the pictures of other pairs, a control; "
         "frozen: train the classification head alone (section 5.2)",
     )
     recipe: Literal["default", "paper"] = Field(
-        "default", description="optimiser's details, loss, first positions and order: ours, or the published code's"
+        "default", description="optimiser's details, loss and first positions: ours, or the published code's"
     )
     runs: PathText = Field("runs", description="folder with a folder for each run")
     device: Literal["auto", "cpu", "gpu"] = Field("auto", description="auto, cpu or gpu")
@@ -261,24 +265,31 @@ class Run(Settings):
         if self.regions.kind == "file" and sees == "regions" and self.training.streams:
             source = self.regions.source
             raise ValueError(f"regions.source={source}: choose scene or grid; a folder needs training.examples")
-        if self.method == "consistency":
+        if self.training.unlabelled is not None and not self.pairs_modalities:
+            raise ValueError(f"training.unlabelled={self.training.unlabelled}: needs method=consistency or mismatched")
+        if self.pairs_modalities:
             self._check_consistency(sees)
         return self
 
     def _check_consistency(self, sees: str) -> None:
         if not (self.training.streams and self.training.auxiliary_targets):
-            raise ValueError("method=consistency: needs training.examples=null and training.auxiliary_targets=true")
+            raise ValueError(f"method={self.method}: needs training.examples=null and training.auxiliary_targets=true")
         if sees == "nothing" or self.setting not in ("image", "caption"):
             raise ValueError(
-                "method=consistency: teaches a model the modality that it is not trained in; "
+                f"method={self.method}: teaches a model the modality that it is not trained in; "
                 f"model={self.model} setting={self.setting} has none"
             )
+
+    @property
+    def pairs_modalities(self) -> bool:
+        """Whether the run also learns from unlabelled pairs of image and caption."""
+        return self.method in ("consistency", "mismatched")
 
     @property
     def details(self) -> Recipe:
         """What the recipe fixes. Consistency has no teacher of its own beside ALBEF's."""
         recipe = PAPER_RECIPES[self.model] if self.recipe == "paper" else DEFAULT
-        distils = recipe.loss == "distillation" and self.method == "consistency"
+        distils = recipe.loss == "distillation" and self.pairs_modalities
         return replace(recipe, loss="cross_entropy") if distils else recipe
 
     @property

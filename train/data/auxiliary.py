@@ -13,6 +13,9 @@ targets:
 The words of an object are learned after half of the layers, and which nouns describe it before the last, so that later
 layers can use them (`Encoded.middle`, `Encoded.late`).
 
+A word is no wrong answer where training has no example of it, since a held-out pair would be such an example
+(`unseen_words`).
+
 The objects of the query and the first token also predict the pair's values as numbers, 5 and 1: a direction that tells
 two numbers apart does so for pairs that are held out of training, too.
 """
@@ -39,7 +42,7 @@ class AuxiliaryTargets:
     """Auxiliary targets of N examples. Targets are token ids, `IGNORED` for no target.
 
     pairs: (N, 4): the word that would make the query true (relation, number, quantifier or comparison), the pair's two
-    values, and the word of the query.
+    values, and the word of the query. unseen: (N, 4, U), see `unseen_words`.
     values: (N, 2) float32, the two values as numbers, columns and rows counted from 1; NaN for words, and without a
     second value.
     end_offsets: (N, K), distance of the last token of each of the query's objects from the end of the text; 0 where
@@ -49,6 +52,7 @@ class AuxiliaryTargets:
     """
 
     pairs: np.ndarray
+    unseen: np.ndarray
     values: np.ndarray
     end_offsets: np.ndarray
     query_objects: np.ndarray
@@ -74,6 +78,7 @@ class AuxiliaryTargets:
         return replace(
             inputs,
             pair=torch.from_numpy(pairs),
+            unseen=torch.from_numpy(self.unseen[rows]),
             values=torch.from_numpy(self.values[rows]),
             targets=torch.from_numpy(targets),
             objects=torch.from_numpy(shown),
@@ -154,7 +159,30 @@ def auxiliary_targets(
         tokens[row, 3], nouns = query_targets[query]
         for place, (offset, names) in enumerate(nouns):
             offsets[row, place], objects[row, place] = offset, names
-    return AuxiliaryTargets(tokens, values, offsets, objects, object_targets(tokenizer, captions))
+    pair_nouns = [pair[0] if set(pair[0].split(" ")) <= set(SINGULAR) else "" for pair in pairs]
+    unseen = unseen_words(tokens, pair_nouns)
+    return AuxiliaryTargets(tokens, unseen, values, offsets, objects, object_targets(tokenizer, captions))
+
+
+def unseen_words(words: np.ndarray, nouns: Sequence[str]) -> np.ndarray:
+    """(N, P, U): of each of P places, words that examples of other nouns have there, but no example of this noun.
+
+    words: (N, P), targets. nouns: (N,), the noun of each pair, "" for pairs without. Padded with `IGNORED`.
+
+    If octagons are never three in training, because this pair is held out, then "three" is not a wrong answer about
+    octagons: nothing is known about it. A model that learned it as a wrong one would fail on the held-out pair.
+    """
+    names = np.unique(np.array(nouns), return_inverse=True)[1]
+    unseen = [
+        [np.setdiff1d(at_place, at_place[names == name]) for at_place in words.T]
+        for name in range(names.max(initial=-1) + 1)
+    ]
+    most = max((len(missing) for of_noun in unseen for missing in of_noun), default=0)
+    table = np.full((len(unseen), words.shape[1], most), IGNORED)
+    for of_noun, row in zip(unseen, table, strict=True):
+        for missing, place in zip(of_noun, row, strict=True):
+            place[: len(missing)] = missing
+    return table[names]
 
 
 def check_auxiliary_words(queries: Sequence[str], pairs: Sequence[Sequence[str]], answers: np.ndarray) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -32,6 +33,8 @@ class Inputs:
 
     targets: (B, L) int64, a value of the pair at the last token of each object that the query mentions.
     pair: (B, 4) int64, targets of the first token: the pair, and what the query states.
+    unseen: (B, 4, U) int64, words at each place of `pair` that no training example of the same noun has; padded
+    with `IGNORED`.
     values: (B, 2) float, the pair's two values as numbers, also for the first token; NaN for no value.
     objects: (B, L or L + R, 5) int64, the words of an object at the last token of each object in the text, and at each
     region that shows one.
@@ -51,6 +54,7 @@ class Inputs:
     answer: Tensor | None = None
     targets: Tensor | None = None
     pair: Tensor | None = None
+    unseen: Tensor | None = None
     values: Tensor | None = None
     objects: Tensor | None = None
     nouns: Tensor | None = None
@@ -61,7 +65,9 @@ class Inputs:
 
     def without_labels(self) -> Inputs:
         """What a model may see in a test: no answer and no auxiliary target."""
-        return replace(self, answer=None, targets=None, pair=None, values=None, objects=None, nouns=None, sides=None)
+        labels = ("answer", "targets", "pair", "unseen", "values", "objects", "nouns", "sides")
+        nothing: dict[str, Any] = dict.fromkeys(labels)
+        return replace(self, **nothing)
 
     def take(self, rows: Tensor | slice) -> Inputs:
         """Some of the examples. `vision_states` of one row are those of all examples."""

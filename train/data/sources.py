@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from render.pictures.renderer import Renderer
@@ -19,10 +16,7 @@ from train.regions.pictures import grid_of
 from travlr.config import Config, Style
 from travlr.dataset import Dataset, SplitReader, open_dataset
 from travlr.generate import Generator, generator, renderer_of
-from travlr.scene import SPLITS, Batch, World
-
-CHUNK = 4096  # examples generated at once; even, so that it holds whole couples
-PER_EXAMPLE = ("grid", "order", "query", "pair", "answer")  # arrays of a `Batch` with one entry for each example
+from travlr.scene import SPLITS, World
 
 
 class TrainingDataset:
@@ -105,16 +99,11 @@ def _world_of(table: pa.Table) -> World:
 # Streaming -------------------------------------------------------------------------------------------------------
 
 
-def stream_examples(
-    maker: Generator, start: int, stop: int, split: str = "train", keep: int | None = None
-) -> RawExamples:
-    """Examples start to stop of a generator. Those of `train` past `count.train` are in no split of the dataset.
-
-    keep: return only this many, those with the fewest objects; of each couple (true and false) both or neither.
-    """
-    index, batch = _sample(maker, split, start, stop, stop - start if keep is None else keep)
+def stream_examples(maker: Generator, start: int, stop: int, split: str = "train") -> RawExamples:
+    """Examples start to stop of a generator. Those of `train` past `count.train` are in no split of the dataset."""
+    batch = maker.batch(split, start, stop)
     return RawExamples(
-        ids=[f"{split}-{i}" for i in index],
+        ids=[f"{split}-{i}" for i in range(start, stop)],
         captions=maker.captions(batch),
         queries=maker.query_texts(batch),
         answers=batch.answer.astype(bool),
@@ -123,28 +112,3 @@ def stream_examples(
         world=maker.config.world,
         renderer=maker.renderer,
     )
-
-
-def _sample(maker: Generator, split: str, start: int, stop: int, keep: int) -> tuple[np.ndarray, Batch]:
-    """The examples of `stream_examples` with their numbers in the split, increasing. They are generated in chunks, so
-    that memory depends on `keep` alone."""
-    parts: list[dict[str, np.ndarray]] = []  # arrays by name
-    for first in range(start, stop, CHUNK):
-        end = min(first + CHUNK, stop)
-        batch = maker.batch(split, first, end)
-        parts.append({name: getattr(batch, name) for name in PER_EXAMPLE} | {"index": np.arange(first, end)})
-        if sum(len(part["index"]) for part in parts) > 2 * keep:
-            parts = [_fewest_objects(parts, keep)]
-    arrays: dict[str, Any] = _fewest_objects(parts, keep)
-    return arrays.pop("index"), replace(batch, **arrays)
-
-
-def _fewest_objects(parts: Sequence[dict[str, np.ndarray]], keep: int) -> dict[str, np.ndarray]:
-    """The couples with the fewest objects, `keep` examples in all; among equals the earlier couples."""
-    arrays = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    if keep >= len(arrays["index"]):
-        return arrays
-    objects = (arrays["grid"].reshape(len(arrays["grid"]) // 2, -1) > 0).sum(axis=1)  # of each couple
-    couples = np.sort(np.argsort(objects, kind="stable")[: keep // 2])
-    rows = (2 * couples[:, None] + [0, 1]).ravel()
-    return {name: array[rows] for name, array in arrays.items()}

@@ -21,7 +21,6 @@ from train.learning.consistency import paired_inputs
 from train.models import shape_of
 from train.results.columns import main_test_setting
 
-CANDIDATES = 8  # examples for each one that is used, at the start of a stream (`Recipe.shortest_first`)
 TOKENS = 16_384  # padded tokens of a batch in evaluation
 
 
@@ -105,47 +104,45 @@ def count_examples(config: Run, schedule: Schedule, steps: int) -> dict[str, int
     """The different examples that a run of `steps` learned from: labelled ones, and unlabelled pairs of image and
     caption with `method=consistency`."""
     new = steps * config.accumulate * config.batch_size
+    pairs = min(new, config.training.unlabelled or new) if config.pairs_modalities else 0
     return {
         "train_examples": new if schedule.examples is None else schedule.examples,
-        "unlabelled_examples": new if config.method == "consistency" else 0,
+        "unlabelled_examples": pairs,
     }
 
 
 def _streamed(data: RunData) -> Schedule:
     """As `training_schedule`, with new examples that are not in the dataset, each used once.
 
-    During `Recipe.shortest_first`, an epoch generates up to `CANDIDATES` times as many examples as it needs, and uses
-    those with the fewest objects.
+    Unlabelled examples follow the labelled ones in the stream. They come again if `training.unlabelled` is below their
+    number.
 
     Raises `ValueError` if the world has too few examples for all steps.
     """
     config, training, maker = data.run, data.run.training, data.source.generator
     steps, accumulate = training.steps or 0, config.accumulate
     per_epoch = min(training.check_every or steps, steps)
-    labelled = 2 * math.ceil(per_epoch * accumulate * config.batch_size / 2)
-    consistency, shortest_first = config.method == "consistency", config.details.shortest_first
-    rows, epochs = labelled * (1 + consistency), math.ceil(steps / per_epoch)
+    rows = 2 * math.ceil(per_epoch * accumulate * config.batch_size / 2)  # of an epoch
+    labelled = rows * math.ceil(steps / per_epoch)
+    unlabelled = min(labelled, training.unlabelled or labelled) if config.pairs_modalities else 0
     start = maker.config.count.train + maker.config.count.train % 2  # even, so that couples stay together
     available = max(0, maker.sampler.limits["train"] - start)
-    room = available // epochs // 2 * 2  # for each epoch
-    if room < rows:
+    if available < labelled + unlabelled:
         raise ValueError(
-            f"training.steps={steps}: needs {epochs * rows:,} examples past the dataset's own, of which its world has "
-            f"only {available:,}; use fewer steps, or give training.examples"
+            f"training.steps={steps}: needs {labelled + unlabelled:,} examples past the dataset's own, of which its "
+            f"world has only {available:,}; use fewer steps, or give training.examples"
         )
-    most = min(rows * CANDIDATES, room)  # candidates of an epoch
 
     def batches(epoch: int) -> Iterator[Inputs]:
-        first = start + epoch * most
-        progress = epoch * per_epoch / (shortest_first * steps) if shortest_first else 1.0
-        candidates = min(most, 2 * math.ceil(rows * CANDIDATES ** (1 - min(1.0, progress)) / 2))
-        raw = stream_examples(maker, first, first + candidates, keep=rows)
-        if not consistency:
-            return _batches(data, data.prepared(raw), config.batch_size, epoch)
-        couple = np.arange(rows) // 2
-        labelled_raw, unlabelled_raw = (raw.take(np.flatnonzero(couple % 2 == half)) for half in range(2))
-        batches = _batches(data, data.prepared(labelled_raw), config.batch_size, epoch)
-        return _with_sides(data, batches, data.prepared(unlabelled_raw), epoch)
+        examples = data.prepared(stream_examples(maker, start + epoch * rows, start + (epoch + 1) * rows))
+        batches = _batches(data, examples, config.batch_size, epoch)
+        if not config.pairs_modalities:
+            return batches
+        numbers = start + labelled + np.sort(np.arange(epoch * rows, (epoch + 1) * rows) % unlabelled)
+        raw = stream_examples(maker, numbers[0], numbers[-1] + 1).take(numbers - numbers[0])
+        if config.method == "mismatched":
+            raw = replace(raw, grid=np.roll(raw.grid, rows // 2, axis=0))
+        return _with_sides(data, batches, data.prepared(raw), epoch)
 
     return Schedule(batches, per_epoch * accumulate, steps, per_epoch, accumulate, None)
 

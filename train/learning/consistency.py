@@ -5,6 +5,9 @@ Beside the labelled examples, a batch has as many unlabelled pairs of image and 
 with queries of the same task. The model sees both sides of each pair. Its predictions for the side that it is trained
 in (the answer and the auxiliary targets) are the targets for the other side. The truth about an unlabelled pair is not
 used. The column `unlabelled_examples` of the results counts the pairs.
+
+`method=mismatched` is a control: each caption and query stands beside the picture of another example, so that nothing
+should carry over.
 """
 
 from __future__ import annotations

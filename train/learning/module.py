@@ -44,6 +44,16 @@ def used_tokens(batch: Inputs) -> Tensor:
     return used if batch.targets is None else used | (batch.targets != IGNORED)
 
 
+def without_unseen(logits: Tensor, unseen: Tensor | None) -> Tensor:
+    """Logits (…, V), -inf for the words `unseen` (…, U), so that the loss says nothing about them."""
+    if unseen is None:
+        return logits
+    words = logits.shape[-1]
+    mask = logits.new_zeros(*logits.shape[:-1], words + 1)  # one more place, for what pads
+    mask.scatter_(-1, unseen.masked_fill(unseen == IGNORED, words), -torch.inf)
+    return logits + mask[..., :words]
+
+
 class Learner(L.LightningModule):
     """A model with its losses: for the answer, the auxiliary targets and consistency, whichever a batch has.
 
@@ -87,9 +97,9 @@ class Learner(L.LightningModule):
         if batch.answer is not None:
             losses["answer_loss"] = self._answer_loss(self.model.head(encoded.pooled).float(), batch.answer)
         if batch.targets is not None and (batch.targets != IGNORED).any():
-            losses["word_loss"] = self._word_loss(encoded, batch.targets)
+            losses["word_loss"] = self._word_loss(encoded, batch.targets, batch.unseen)
         if batch.pair is not None and (batch.pair != IGNORED).any():
-            logits = self.pair(encoded.text[:, 0], self.model.embeddings).float()
+            logits = without_unseen(self.pair(encoded.text[:, 0], self.model.embeddings).float(), batch.unseen)
             losses["pair_loss"] = functional.cross_entropy(logits.flatten(0, 1), batch.pair.flatten())
         if batch.values is not None and batch.targets is not None:
             has_value = ~batch.values.isnan()
@@ -109,10 +119,13 @@ class Learner(L.LightningModule):
         truth = functional.one_hot(answer, 2).to(logits.dtype)  # the mean over classes times their number
         return 2 * functional.binary_cross_entropy_with_logits(logits, truth)
 
-    def _word_loss(self, encoded: Encoded, targets: Tensor) -> Tensor:
-        positions = targets != IGNORED
-        logits = self.words(encoded.text[positions], self.model.embeddings).float()
-        return functional.cross_entropy(logits, targets[positions])
+    def _word_loss(self, encoded: Encoded, targets: Tensor, unseen: Tensor | None) -> Tensor:
+        example, position = (targets != IGNORED).nonzero(as_tuple=True)
+        logits = self.words(encoded.text[example, position], self.model.embeddings).float()
+        if unseen is not None:
+            value = (targets != IGNORED).cumsum(1)[example, position]  # 1 or 2: its place in `pair`
+            logits = without_unseen(logits, unseen[example, value])
+        return functional.cross_entropy(logits, targets[example, position])
 
     def _value_loss(self, encoded: Encoded, targets: Tensor, values: Tensor, has_value: Tensor) -> Tensor:
         """Of the pair's values, as the first token and as the objects of the query predict them."""
@@ -125,9 +138,11 @@ class Learner(L.LightningModule):
         return 2 * functional.smooth_l1_loss(predictions, targets_of_both)
 
     def _object_loss(self, encoded: Encoded, objects: Tensor) -> Tensor:
+        """Mean over objects of the sum over their words."""
         positions = (objects != IGNORED).any(-1)
         logits = self.objects(encoded.middle[:, : objects.shape[1]][positions], self.model.embeddings).float()
-        return functional.cross_entropy(logits.flatten(0, 1), objects[positions].flatten())
+        loss = functional.cross_entropy(logits.flatten(0, 1), objects[positions].flatten(), reduction="sum")
+        return loss / positions.sum()
 
     def _noun_loss(self, encoded: Encoded, nouns: Tensor, has_noun: Tensor) -> Tensor:
         logits = self.nouns(encoded.late[:, : nouns.shape[1]][has_noun.any(-1)]).float()
