@@ -13,14 +13,10 @@ from pydantic import Field
 from travlr.formats.manifest import CARD, MANIFEST, check_files, read_manifest
 from travlr.settings import Settings, UsageError, count_text, help_lines, run_command
 
-# Of files that a run may hold beside its checkpoints and logs, which have other suffixes or folders of their own.
+# Of a run's own files; checkpoints and logs have others, or folders of their own.
 SUFFIXES = (".csv", ".jinja", ".json", ".jsonl", ".md", ".model", ".parquet", ".safetensors", ".txt", ".yaml")
 HELP = """\
-List what of a finished dataset or run would be uploaded to the Hugging Face Hub; with push=true, upload it. Log in with
-`hf auth login` before.
-
-settings
-{settings}
+List the files of a finished dataset or run, or upload them to the Hugging Face Hub. Log in with `hf auth login` before.
 """
 
 
@@ -37,39 +33,29 @@ def published_files(folder: Path) -> tuple[str, list[str]]:
 
     Raises `UsageError` for a folder that holds no finished dataset or run, or a link that leaves it.
     """
-    kind = "model" if (folder / "settings.yaml").is_file() else "dataset"
-    names = _files_of_run(folder) if kind == "model" else _files_of_dataset(folder)
-    for name in names:
-        if not (folder / name).resolve().is_relative_to(folder.resolve()):
-            raise UsageError(f"{folder / name}: is a link to a file outside of the folder")
+    if not (folder / "settings.yaml").is_file():
+        try:
+            shards = read_manifest(folder)["files"]
+            check_files(folder, shards)
+        except ValueError as error:
+            raise UsageError(str(error)) from None
+        kind, paths = "dataset", [folder / name for name in (*CARD, MANIFEST, *(shard["name"] for shard in shards))]
+    elif not (folder / "results.json").is_file():
+        raise UsageError(f"{folder}: unfinished; run the command that began it again to finish it")
+    elif not any(folder.glob("*.safetensors")):
+        raise UsageError(f"{folder}: holds no model; is it an evaluation?")
+    else:
+        kind, paths = "model", [path for path in sorted(folder.iterdir()) if path.suffix in SUFFIXES]
+    names = [path.name for path in paths if path.is_file() and not path.name.startswith(".")]
+    if leaving := [name for name in names if not (folder / name).resolve().is_relative_to(folder.resolve())]:
+        raise UsageError(f"{folder / leaving[0]}: is a link to a file outside of the folder")
     return kind, names
 
 
-def _files_of_run(folder: Path) -> list[str]:
-    if not (folder / "results.json").is_file():
-        raise UsageError(f"{folder}: unfinished; run the command that began it again to finish it")
-    files = [path for path in sorted(folder.iterdir()) if path.is_file() and path.suffix in SUFFIXES]
-    if not any(path.suffix == ".safetensors" for path in files):
-        raise UsageError(f"{folder}: holds no model; is it an evaluation?")
-    return [path.name for path in files if not path.name.startswith(".")]
+def upload(folder: Path, kind: str, names: list[str], settings: Publication) -> str:
+    """Upload files of a folder, and return the address of the repository. Raises what the hub's client raises."""
+    from huggingface_hub import HfApi
 
-
-def _files_of_dataset(folder: Path) -> list[str]:
-    try:
-        shards = read_manifest(folder)["files"]
-        check_files(folder, shards)
-    except ValueError as error:
-        raise UsageError(str(error)) from None
-    return [name for name in (*CARD, MANIFEST, *(shard["name"] for shard in shards)) if (folder / name).is_file()]
-
-
-def publish(folder: Path, settings: Publication) -> str:
-    """Upload a dataset or run, and return the address of its repository. Raises what the hub's client raises."""
-    try:
-        from huggingface_hub import HfApi
-    except ImportError:
-        raise UsageError("push=true: needs huggingface_hub; install it with: pip install huggingface_hub") from None
-    kind, names = published_files(folder)
     api = HfApi(library_name="travlr")
     repo = api.create_repo(settings.repo, repo_type=kind, private=settings.private, exist_ok=True)
     api.upload_folder(
@@ -83,12 +69,9 @@ def publish(folder: Path, settings: Publication) -> str:
 
 
 def main(arguments: list[str]) -> None:
-    lines = "\n".join(f"  {line}" for line in help_lines(Publication(repo="NAME")))
-    parser = argparse.ArgumentParser(
-        prog="python -m travlr.publish",
-        description=HELP.format(settings=lines),
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    about = "\n".join([HELP, "settings", *(f"  {line}" for line in help_lines(Publication(repo="NAME")))])
+    parser = argparse.ArgumentParser("python -m travlr.publish", None, about)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("folder", metavar="DIR", type=Path, help="a finished dataset or run")
     parser.add_argument("settings", metavar="NAME=VALUE", nargs="*")
     options = parser.parse_args(arguments)
@@ -100,7 +83,8 @@ def main(arguments: list[str]) -> None:
     print(f"{kind} {settings.repo}, {visibility} if it is new: {count_text(len(names), 'file')}, {sum(sizes):,} bytes")
     for name, size in zip(names, sizes, strict=True):
         print(f"{size:>15,}  {name}")
-    print(publish(options.folder, settings) if settings.push else "nothing was uploaded; push=true uploads these files")
+    done = upload(options.folder, kind, names, settings) if settings.push else "nothing was uploaded; give push=true"
+    print(done)
 
 
 if __name__ == "__main__":

@@ -10,13 +10,13 @@ from __future__ import annotations
 import copy
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModel, AutoModelForSequenceClassification, PreTrainedModel
+from transformers import AutoConfig, AutoModel, PreTrainedModel
 from transformers.configuration_utils import PretrainedConfig
 from transformers.modeling_outputs import SequenceClassifierOutput
 
@@ -34,12 +34,10 @@ LABELS = {0: "false", 1: "true"}
 # Our class -> that of `transformers`, and what its names of tensors begin with in place of ours.
 LIBRARY: dict[type[Model], tuple[str, dict[str, str]]] = {
     Bert: ("BertForSequenceClassification", {"model.head.1.": "classifier."}),
-    Roberta: (
-        "RobertaForSequenceClassification",
-        {"model.head.1.": "classifier.dense.", "model.head.4.": "classifier.out_proj."},
-    ),
+    Roberta: ("RobertaForSequenceClassification",
+              {"model.head.1.": "classifier.dense.", "model.head.4.": "classifier.out_proj."}),
     Lxmert: ("LxmertForQuestionAnswering", {"model.head.": "answer_head.logit_fc."}),
-}
+}  # fmt: skip
 OWN: dict[str, type[Model]] = {"visualbert": VisualBert, "uniter": Uniter, "lxmert": Lxmert, "albef": Albef}
 
 
@@ -87,8 +85,11 @@ class TravlrModel(PreTrainedModel):  # type: ignore[no-untyped-call]
 
 
 AutoConfig.register("travlr", TravlrConfig)
-for auto_class in (AutoModel, AutoModelForSequenceClassification):
-    auto_class.register(TravlrConfig, TravlrModel)
+AutoModel.register(TravlrConfig, TravlrModel)
+
+
+def in_library(model: Model) -> bool:
+    return type(model) in LIBRARY and getattr(model, "fusion", None) is None
 
 
 def library_config(model: Model) -> PretrainedConfig | None:
@@ -98,38 +99,30 @@ def library_config(model: Model) -> PretrainedConfig | None:
         config = copy.deepcopy(getattr(model, getattr(transformers, name).base_model_prefix).config)
         if isinstance(model, Lxmert):
             config.num_qa_labels = len(LABELS)
-    elif own := next((own for own, kind in OWN.items() if type(model) is kind), None):
-        name, controlled = "TravlrModel", getattr(model, "fusion", None) is not None
-        config = TravlrConfig(own, asdict(model.shape), controlled)
+    elif type(model) in OWN.values():
+        name, (own,) = "TravlrModel", [own for own, kind in OWN.items() if type(model) is kind]
+        config = TravlrConfig(own, asdict(model.shape), getattr(model, "fusion", None) is not None)
     else:
         return None
-    config.update({"id2label": LABELS, "label2id": {name: label for label, name in LABELS.items()}})
-    config.architectures = [name]
+    config.update({"architectures": [name], "id2label": LABELS, "label2id": {text: n for n, text in LABELS.items()}})
     return config
-
-
-def in_library(model: Model) -> bool:
-    return type(model) in LIBRARY and getattr(model, "fusion", None) is None
 
 
 def saved_names(learner: nn.Module) -> dict[str, str]:
     """The name in WEIGHTS of each tensor of a learner that belongs to its model (`learner.model`)."""
     model: Any = learner.model
     starts = LIBRARY[type(model)][1] | {"model.": ""} if in_library(model) else {"model.": "model."}
-
-    def saved(name: str) -> str:
-        start = next(start for start in starts if name.startswith(start))
-        return starts[start] + name.removeprefix(start)
-
-    return {name: saved(name) for name in learner.state_dict() if name.startswith("model.") and "_m." not in name}
+    names = (name for name in learner.state_dict() if name.startswith("model.") and "_m." not in name)
+    by_start = ((name, next(start for start in starts if name.startswith(start))) for name in names)
+    return {name: starts[start] + name.removeprefix(start) for name, start in by_start}
 
 
 def save_model(learner: nn.Module, folder: Path) -> None:
     """Write WEIGHTS, HEADS and config.json into the folder of a run."""
-    names, tensors = saved_names(learner), learner.state_dict()
+    names, tensors, model = saved_names(learner), learner.state_dict(), cast(Model, learner.model)
     save_file({name: tensors[own] for own, name in names.items()}, folder / WEIGHTS, {"format": "pt"})
     save_file({name: tensor for name, tensor in tensors.items() if name not in names}, folder / HEADS)
-    if config := library_config(learner.model):  # type: ignore[arg-type]
+    if config := library_config(model):
         config.save_pretrained(folder)
 
 
@@ -137,6 +130,6 @@ def load_weights(learner: nn.Module, folder: Path) -> None:
     """Load what `save_model` wrote. Raises `OSError`, `SafetensorError` or `RuntimeError` for other weights."""
     own_names = {name: own for own, name in saved_names(learner).items()}
     tensors = load_file(folder / WEIGHTS)
-    if (folder / HEADS).is_file():
+    if (folder / HEADS).is_file():  # earlier runs have one file, with our own names
         tensors |= load_file(folder / HEADS)
     learner.load_state_dict({own_names.get(name, name): tensor for name, tensor in tensors.items()})

@@ -32,23 +32,16 @@ def write_card(folder: Path, rows: Sequence[Row], command: str, table: str) -> N
     first = rows[0]
     scores = [
         EvalResult(
-            task_type="visual-question-answering",
-            task_name=f"{row['task']}, tested in {row['test_setting']}",
-            dataset_type="travlr",
-            dataset_name=f"TraVLR {row['task']}",
-            dataset_config=row["test_setting"],
-            dataset_split=row["split"],
-            dataset_revision=row["dataset"],
-            metric_type=kind,
-            metric_name=name,
-            metric_value=row[column],
+            "visual-question-answering", "travlr", f"TraVLR {row['task']}", kind, row[column], metric_name=name,
+            task_name=f"{row['task']}, tested in {row['test_setting']}", dataset_config=row["test_setting"],
+            dataset_split=row["split"], dataset_revision=row["dataset"],
         )
         for row in rows for column, (kind, name) in METRICS.items() if row[column] is not None
     ]  # fmt: skip
     header = ModelCardData(
         language="en", library_name="transformers", tags=["travlr"], model_name=folder.name, eval_results=scores
     )
-    versions = ", ".join(f"{name} {version}" for name, version in json.loads(first["versions"] or "{}").items())
+    versions = json.loads(first["versions"] or "{}")
     text = f"""\
 ---
 {header.to_yaml()}
@@ -70,7 +63,7 @@ $ {command}
 - dataset: TraVLR {first["task"]}, content {first["dataset"]}
 - weights: {first["weights"]}
 - hardware: {first["hardware"]}; {first["precision"]}
-- versions: {versions}
+- versions: {", ".join(f"{name} {version}" for name, version in versions.items())}
 - commit: {first["commit"] or "unknown"}
 - finished: {first["created"]}
 """
