@@ -41,13 +41,13 @@ def main() -> None:
     parts = {
         "default": own_table(rows[is_supervised & is_default]),
         "strict": own_table(rows[is_supervised & ~is_default]),
-        "transfer": transfer_table(of_uniter),
+        "transfer": other_modality_table(of_uniter),
         "paper": paper_table(),
         "runs": runs_table(rows),
         "hardware": hardware_list(rows),
     }
     (DOCS / "results.md").write_text(page.render(parts), encoding="utf-8")
-    draw_transfer(of_uniter)
+    save_transfer_figure(of_uniter)
 
 
 def own_columns(results: pd.DataFrame) -> pd.DataFrame:
@@ -80,10 +80,10 @@ def own_table(rows: pd.DataFrame) -> str:
                     spread(of_split) if column != "baseline_unbound" else score_text(of_split.max())
                 )
         lines.append(line)
-    return markdown(pd.DataFrame(lines))
+    return format_table(pd.DataFrame(lines))
 
 
-def transfer_table(rows: pd.DataFrame) -> str:
+def other_modality_table(rows: pd.DataFrame) -> str:
     """Scores in the modality of training and in the other one, by method."""
     single = rows[rows["setting"].isin(["image", "caption"]) & (rows["own"] | rows["other"])]
     lines = []
@@ -93,7 +93,7 @@ def transfer_table(rows: pd.DataFrame) -> str:
             for split in TEST_SPLITS:
                 line[f"{head}, {split}"] = spread(cell.loc[chosen & (cell["split"] == split), "macro_f1"])
         lines.append(line)
-    return markdown(pd.DataFrame(lines)) if lines else "(no runs yet)\n"
+    return format_table(pd.DataFrame(lines)) if lines else "(no runs yet)\n"
 
 
 def paper_table() -> str:
@@ -101,7 +101,7 @@ def paper_table() -> str:
     table = published("table2")
     own = table[table["setting"] == table["test_setting"]]
     frame = own.pivot_table(index=["task", "model"], columns="setting", values="mean", sort=False).reset_index()
-    return markdown(frame.map(lambda value: value if isinstance(value, str) else score_text(value)))
+    return format_table(frame.map(lambda value: value if isinstance(value, str) else score_text(value)))
 
 
 def runs_table(rows: pd.DataFrame) -> str:
@@ -120,7 +120,7 @@ def runs_table(rows: pd.DataFrame) -> str:
             "date": first["created"][:10],
             "commit": first["commit"][:7],
         })  # fmt: skip
-    return markdown(pd.DataFrame(lines))
+    return format_table(pd.DataFrame(lines))
 
 
 def hardware_list(rows: pd.DataFrame) -> str:
@@ -138,11 +138,11 @@ def command_of(row: pd.Series) -> str:
     return "python train.py " + settings_text(always | changed | data).replace(", ", " ")
 
 
-def markdown(frame: pd.DataFrame) -> str:
+def format_table(frame: pd.DataFrame) -> str:
     return str(frame.to_markdown(index=False, disable_numparse=True)) + "\n"
 
 
-def draw_transfer(rows: pd.DataFrame) -> None:
+def save_transfer_figure(rows: pd.DataFrame) -> None:
     """docs/transfer.png: scores in the other modality, out of distribution, with and without consistency."""
     other = rows[rows["other"] & (rows["split"] == "test_ood")]
     if other.empty:
