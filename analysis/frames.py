@@ -64,13 +64,13 @@ class Runs:
 
     @property
     def trainings(self) -> pd.DataFrame:
-        """The results of training runs."""
-        return self.results[self.results["form"].isna()]
+        """The results of training runs, those of chat models included."""
+        return self.results[self.results["setting"].notna()]
 
     @property
     def evaluations(self) -> pd.DataFrame:
         """The results of `evaluate.py`."""
-        return self.results[self.results["form"].notna()]
+        return self.results[self.results["setting"].isna()]
 
     def choose(self, **where: Any) -> pd.DataFrame:
         """The results whose columns have these values, or one of a list of values; dots of settings are `__`:
@@ -169,7 +169,7 @@ def setting_columns(results: pd.DataFrame) -> list[str]:
     """The columns that hold settings in which the runs of one cell of a table may differ, beside seed, model, task and
     training setting."""
     of_results = {*RESULT_COLUMNS, *DERIVED}
-    return ["size", "dataset", *(str(name) for name in results if name not in of_results)]
+    return ["size", "dataset", "form", "prompt", *(str(name) for name in results if name not in of_results)]
 
 
 def with_settings(results: pd.DataFrame, datasets: dict[str, Dataset]) -> pd.DataFrame:

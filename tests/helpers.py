@@ -22,8 +22,8 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf
 
+from train.command import chosen_config, command_defaults
 from train.command import command as train_command
-from train.config import Run
 from travlr import Cardinality, Count, GenerateArguments, Image, generate_dataset, writing
 from travlr.config import Config
 from travlr.formats.manifest import CARD, MANIFEST, UNFINISHED
@@ -135,14 +135,14 @@ def last_of(arguments: Iterable[str]) -> list[str]:
     return list({argument.partition("=")[0]: argument for argument in arguments}.values())
 
 
-def train_settings(*arguments: str) -> Run:
-    """The run of `python train.py ARGUMENTS`, which is not trained."""
-    node = OmegaConf.create({"defaults": ["_self_", {"experiment": None}], **Run().model_dump(mode="json")})
+def train_settings(*arguments: str) -> Any:
+    """The settings of `python train.py ARGUMENTS`, which trains nothing."""
+    node = OmegaConf.create(command_defaults())
     OmegaConf.set_struct(node.trainer, False)
     ConfigStore.instance().store(name="composed", node=node)
     with initialize_config_dir(str(ROOT / "conf"), version_base="1.3"):
         values: Any = OmegaConf.to_container(compose("composed", list(arguments)), resolve=True)
-    return Run.model_validate({name: value for name, value in values.items() if name != "experiment"})
+    return chosen_config({name: value for name, value in values.items() if name != "experiment"})
 
 
 def train_status(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:

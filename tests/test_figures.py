@@ -144,7 +144,8 @@ def test_sizes_and_transfer_are_the_results(runs: Runs) -> None:
 
 def test_transfer_averages_converged_seeds() -> None:
     config = '{"model":"uniter","seed":%d,"setting":"image","training":{"examples":null}}'
-    shared: dict[str, Any] = {"model": "uniter", "size": "tiny", "experiment": None, "form": None, "start": None}
+    shared: dict[str, Any] = {"model": "uniter", "size": "tiny", "experiment": None, "start": None}
+    shared |= {"form": None, "prompt": None}
     shared |= {"setting": "image", "test_setting": "image", "task": "cardinality", "split": "test_ind"}
     shared |= {"interval_low": 0.0, "interval_high": 1.0, "dataset": "0123", "seed": 0}
     shared |= {"above_random": True, "above_unbound": True, "initial": "random", "own": True}

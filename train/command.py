@@ -6,7 +6,10 @@ import glob
 from pathlib import Path
 from typing import Any
 
-from train.config import Run
+from omegaconf import OmegaConf
+
+from train.chat.config import Tuning, by_model, is_chat_model, joined_defaults, own_settings
+from train.config import AnyRun, Run
 from train.results.store import WEIGHTS
 from train.results.tables import transfer_table
 from train.run import run
@@ -20,6 +23,9 @@ After an interruption, the same command resumes. Finished runs are not trained a
 
 {settings}
 
+of chat models (model=FOLDER or OWNER/NAME; docs/training-todays-models.md), beside model, setting, ..., trainer
+{chat}
+
 experiments (experiment=NAME); -m trains the sweep, and settings of the command line replace those of the sweep
 {experiments}
 
@@ -32,17 +38,39 @@ examples
   python train.py -m model=uniter,albef setting=image,caption seed=0,1,2
   python train.py -m experiment=table2 model=uniter +scale=paper pretrained=uniter-base.pt device=gpu
   python train.py -m experiment=table2 hydra/launcher=joblib
+  python train.py model=HuggingFaceTB/SmolVLM-256M-Instruct setting=caption adapter.targets=language
 """
 
 
 def main(values: dict[str, Any]) -> None:
     """Train the run of composed settings and print its table. A finished run is only printed."""
     experiment = values.pop("experiment", None)
-    config = with_start(Run.model_validate(values))
-    rows = run(config, experiment=experiment)
+    config = chosen_config(values)
+    if isinstance(config, Run):
+        rows = run(with_start(config), experiment=experiment)
+    else:
+        try:
+            from train.chat.tune import tune
+        except ModuleNotFoundError as error:
+            raise ValueError(f"model={config.model}: needs {error.name}; pip install -e '.[finetune]'") from None
+        rows = tune(config, experiment=experiment)
     if rows:  # only the main process has any
         folder = Path(config.runs) / rows[0]["name"]
         print(f"\n{transfer_table(rows)}\n\nPredictions, weights and curve: {folder}")
+
+
+def chosen_config(values: dict[str, Any]) -> Run | Tuning:
+    """The settings of the kind of model that they name. Raises `ValueError` for settings of the other kind."""
+    if is_chat_model(values["model"]):
+        return Tuning.model_validate(own_settings(Tuning(), Run(), values))
+    return Run.model_validate(own_settings(Run(), Tuning(), values))
+
+
+def command_defaults() -> dict[str, Any]:
+    """The settings of both kinds of models, with their defaults."""
+    OmegaConf.register_new_resolver("by_model", by_model, replace=True)
+    settings = joined_defaults(Run().model_dump(mode="json"), Tuning().model_dump(mode="json"))
+    return {"defaults": ["_self_", {"experiment": None}], **settings}
 
 
 def with_start(config: Run) -> Run:
@@ -60,11 +88,11 @@ def command() -> None:
     """The command, with the arguments of the process."""
     help_text = HELP.format(
         settings="\n".join(f"  {line}" for line in help_lines(Run())),
+        chat="\n".join(f"  {line}" for line in help_lines(Tuning(), without=(*AnyRun.model_fields,))),
         experiments=_first_lines("experiment"),
         scales=_first_lines("scale"),
     )
-    defaults = {"defaults": ["_self_", {"experiment": None}], **Run().model_dump(mode="json")}
-    hydra_command("train", defaults, help_text, sweep_dir="${runs}", main=main)
+    hydra_command("train", command_defaults(), help_text, sweep_dir="${runs}", main=main)
 
 
 def _first_lines(group: str) -> str:

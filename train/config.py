@@ -9,7 +9,7 @@ import functools
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, cast
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from travlr.plugins import import_name, is_import
 from travlr.settings import PathText, Settings
@@ -120,7 +120,8 @@ def architecture_of(model: str) -> Architecture:
         return ARCHITECTURES[model]
     if not is_import(model):
         raise ValueError(
-            f"model={model}: choose one of {', '.join(ARCHITECTURES)}, or give your own as package.module:Class"
+            f"model={model}: choose one of {', '.join(ARCHITECTURES)}, your own as package.module:Class, or the folder "
+            "or hub id (OWNER/NAME) of a chat model"
         )
     architecture = getattr(import_name("model", model), "architecture", None)
     if not isinstance(architecture, Architecture):
@@ -199,21 +200,40 @@ class Training(Settings):
         return self.examples is None
 
 
-class Run(Settings):
-    """The settings of one training run: model, data, training and device."""
+class AnyRun(Settings):
+    """The settings that training of our models and of chat models (`train.chat`) share."""
 
     model: str = Field(
         "uniter",
-        description=f"{', '.join(ARCHITECTURES)}, or your own as package.module:Class (docs/adding-a-model.md)",
+        description=f"{', '.join(ARCHITECTURES)}, or your own as package.module:Class (docs/adding-a-model.md); or the "
+        "folder or hub id (OWNER/NAME) of a chat model",
     )
     setting: Literal["image", "caption", "image+caption", "mixed"] = Field(
         "caption", description="what it is trained on: image, caption, image+caption or mixed (modal dropout)"
     )
-    task: str = Field("cardinality", description=f"{', '.join(TASKS)}, or your own as package.module:Class")
+    task: Annotated[str, AfterValidator(check_name)] = Field(
+        "cardinality", description=f"{', '.join(TASKS)}, or your own as package.module:Class"
+    )
     data: PathText | None = Field(
         None, description="folder of a dataset; null for data/TASK, which is generated if it is missing"
     )
     seed: int = Field(0, ge=0, le=MAX_SEED)
+    runs: PathText = Field("runs", description="folder with a folder for each run")
+    device: Literal["auto", "cpu", "gpu"] = Field("auto", description="auto, cpu or gpu")
+    precision: Literal["float32", "bf16", "auto"] = Field(
+        "auto", description="float32, bf16, or auto: bf16 where the device computes faster in it"
+    )
+    trainer: dict[str, Any] = Field(
+        {},
+        description="arguments of Lightning's Trainer, such as trainer.devices=4, trainer.strategy=ddp, "
+        "trainer.accumulate_grad_batches=2, trainer.logger=wandb, trainer.profiler=simple (docs/training.md); of chat "
+        "models those of TRL's SFTConfig or GRPOConfig, such as trainer.gradient_checkpointing=true",
+    )
+
+
+class Run(AnyRun):
+    """The settings of one training run of our models: model, data, training and device."""
+
     size: Literal["tiny", "small", "base"] = Field("small", description="tiny, small or base (as published)")
     pretrained: PathText | None = Field(
         None, description="published weights: a file, folder or hub name; null for random weights"
@@ -233,23 +253,12 @@ class Run(Settings):
     recipe: Literal["default", "paper"] = Field(
         "default", description="optimiser's details, loss and first positions: ours, or the published code's"
     )
-    runs: PathText = Field("runs", description="folder with a folder for each run")
-    device: Literal["auto", "cpu", "gpu"] = Field("auto", description="auto, cpu or gpu")
-    precision: Literal["float32", "bf16", "auto"] = Field(
-        "auto", description="float32, bf16, or auto: bf16 where the device computes faster in it"
-    )
-    trainer: dict[str, Any] = Field(
-        {},
-        description="arguments of Lightning's Trainer, such as trainer.devices=4, trainer.strategy=ddp, "
-        "trainer.accumulate_grad_batches=2, trainer.logger=wandb, trainer.profiler=simple (docs/training.md)",
-    )
     regions: RegionSettings = RegionSettings()
     optimiser: Optimiser = Optimiser()
     training: Training = Training()
 
     @model_validator(mode="after")
     def _fits(self) -> Run:
-        check_name(self.task)
         batches = self.trainer.get("accumulate_grad_batches", 1)
         if not isinstance(batches, int) or batches < 1:
             raise ValueError(f"trainer.accumulate_grad_batches={batches}: must be a whole number from 1")

@@ -83,7 +83,7 @@ def draw(figure: str, runs: Runs, **where: Any) -> Figure:
         raise ValueError(f"figure {figure!r}: choose one of {', '.join(FIGURES)}")
     kind, results = FIGURES[figure], runs.choose(**where)
     if kind.of in ("results", "curves"):  # evaluations have neither a training setting nor a curve
-        results = results[results["form"].isna()]
+        results = results[results["setting"].notna()]
     with matplotlib.rc_context(STYLE):
         if kind.of == "results":
             return kind.draw(results)

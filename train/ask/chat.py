@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import inspect
 from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
@@ -10,7 +11,10 @@ from typing import Any
 import torch
 
 from train.data.inputs import Tensors
-from train.models.hub import load_processors
+from train.models.hub import first_sentence, hub_folder, load_model, load_processors
+from train.models.loading import read_json
+
+ADAPTERS = "adapter_config.json"  # says what model the adapters of a folder are for
 
 # Messages {"role": ..., "content": [{"type": "image", "image": PIL}, {"type": "text", "text": ...}]}.
 Conversation = list[dict[str, Any]]
@@ -26,6 +30,25 @@ def chat_processor(name: str, folder: Path) -> Any:
     if hasattr(processor, "image_processor"):
         (processor.image_processor,) = load_processors(name, folder, "AutoImageProcessor")
     return processor
+
+
+def load_chat_model(name: str, folder: Path, kind: str, dtype: torch.dtype, device_map: str | None = None) -> Any:
+    """A model with its weights; of a folder with adapters (PEFT), the model that these are for, with them in it.
+
+    Raises ValueError, in one line, if there is no such model.
+    """
+    if not (folder / ADAPTERS).is_file():
+        return load_model(name, folder, kind, dtype, device_map=device_map)
+    if importlib.util.find_spec("peft") is None:
+        raise ValueError(f"model={name}: has adapters; install PEFT with: pip install -e '.[finetune]'")
+    from peft import PeftModel
+
+    base = str(read_json(folder / ADAPTERS).get("base_model_name_or_path"))
+    model = load_chat_model(base, hub_folder(base), kind, dtype, device_map)
+    try:
+        return PeftModel.from_pretrained(model, str(folder)).merge_and_unload()
+    except Exception as error:  # a damaged folder can raise anything
+        raise ValueError(f"model={name}: its adapters cannot be loaded ({first_sentence(error)})") from None
 
 
 def chat_inputs(processor: Any, conversation: Conversation) -> Tensors:

@@ -101,12 +101,13 @@ def load_backend(
         return TrainedModel(config, dataset.folder, log), {"model": name, "origin": "trained", "weights": f"run {name}"}
     if is_matcher(config.model, config.revision):
         return _matcher_backend(config)
+    from train.ask.chat import ADAPTERS
     from train.ask.local import ChatModel, digest_weights
 
     chat = ChatModel(config, log)
     return chat, {
         "model": name,
-        "origin": "zero-shot",
+        "origin": "adapter" if (chat.folder / ADAPTERS).is_file() else "zero-shot",
         "weights": digest_weights(chat.folder),
         "precision": chat.precision,
     }

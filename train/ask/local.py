@@ -24,6 +24,7 @@ from train.ask.chat import (
     check_picture,
     join_inputs,
     keep_last_logits,
+    load_chat_model,
     next_token_logs,
 )
 from train.ask.config import Evaluation, refuse_settings
@@ -35,7 +36,6 @@ from train.models.hub import (
     config_of,
     first_sentence,
     hub_folder,
-    load_model,
     load_processors,
     quiet,
     torch_device,
@@ -78,7 +78,7 @@ class ChatModel:
         self.precision = chosen_precision(config.precision, self.device.type)
         auto = "AutoModelForImageTextToText" if self.takes_images else "AutoModelForCausalLM"
         dtype = torch.bfloat16 if self.precision == "bf16" else torch.float32
-        self.model = load_model(self.name, self.folder, auto, dtype, device_map=spread).eval()
+        self.model = load_chat_model(self.name, self.folder, auto, dtype, device_map=spread).eval()
         if spread is None:  # otherwise accelerate has placed the model, and moves activations between devices
             self.model.to(self.device)
         log(f"{self.name}: {self.device}, {self.precision}")

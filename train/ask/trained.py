@@ -23,9 +23,9 @@ from travlr.settings import Log
 
 
 def is_run(name: str) -> bool:
-    """Whether a name is the folder of a run."""
+    """Whether a name is the folder of a run of one of our models, or of an evaluation."""
     try:
-        return bool(read_config(Path(name)))
+        return "adapter" not in read_config(Path(name))["config"]  # which those of chat models have
     except (ValueError, OSError):
         return False
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from lightning.fabric.utilities.rank_zero import rank_zero_only
 
-from train.config import Run
+from train.config import AnyRun
 
 
 def is_main_process() -> bool:
@@ -14,7 +14,7 @@ def is_main_process() -> bool:
     return getattr(rank_zero_only, "rank", 0) == 0
 
 
-def accelerator(run: Run) -> str:
+def accelerator(run: AnyRun) -> str:
     """`gpu` or `cpu`. Raises `ValueError` for `device=gpu` without a GPU."""
     if run.device == "gpu" and not torch.cuda.is_available():
         raise ValueError("device=gpu: torch finds no GPU; use device=auto or device=cpu")
