@@ -50,8 +50,8 @@ class HeatMaps:
     method: str
 
 
-def heat(model: ScoreFunction, image: Image.Image, text: str, occlude: bool = False, cells: int = CELLS) -> HeatMaps:
-    """Heat maps of a picture for a text: by attention where the model supports it, unless occlude is true.
+def heat(model: ScoreFunction, image: Image.Image, text: str, cells: int = CELLS) -> HeatMaps:
+    """Heat maps of a picture for a text: by attention where the model supports it, else by occlusion.
 
     Raises `ValueError` for a text without words.
     """
@@ -59,7 +59,7 @@ def heat(model: ScoreFunction, image: Image.Image, text: str, occlude: bool = Fa
     if not words:
         raise ValueError(f"{text!r}: has no words; a heat map needs some")
     score = float(model([image], [text])[0])
-    function = heat_map_function(model) if isinstance(model, Matcher) and not occlude else None
+    function = heat_map_function(model) if isinstance(model, Matcher) else None
     if function is None:
         sentence, *by_word = occlusion(model, image, [text, *words], cells)
         return HeatMaps(text, score, tuple(words), sentence, np.stack(by_word), "occlusion")

@@ -74,7 +74,7 @@ def test_make_page_has_counts_and_examples(task: str, datasets: dict[str, Path])
 def test_make_page_shows_baselines(tmp_path: Path, rules_not_fitted: None) -> None:
     count = Count(train=100, validation=20, test_ind=20, test_ood=20)
     folder = generated(tmp_path / "d", Cardinality(count=count, image=Image(cell=16)))
-    lines = dict(browse.read_content(folder, 2, 0)["baselines"])
+    lines = dict(browse.read_content(folder, 2)["baselines"])
     splits = ("validation", "test_ind", "test_ood")
     assert list(lines) == ["query alone", "query and number of objects", "best unbound"]
     assert [lines[name] for name in ("query alone", "best unbound")] == [dict.fromkeys(splits, n) for n in (50.0, 60.0)]
@@ -83,7 +83,7 @@ def test_make_page_shows_baselines(tmp_path: Path, rules_not_fitted: None) -> No
 def test_choose_spread_takes_pairs_and_answers_evenly() -> None:
     numbers = random.Random(1)
     kinds = [((str(numbers.randrange(9)),), numbers.random() < 0.3) for _ in range(200)]
-    chosen = browse.choose_spread(kinds, 40, "seed")
+    chosen = browse.choose_spread(kinds, 40)
     shown, there = Counter(kinds[row] for row in chosen), Counter(kinds)
     most = max(shown.values())
     assert len(set(chosen)) == 40 and all(shown[kind] >= min(count, most - 1) for kind, count in there.items())

@@ -66,9 +66,7 @@ CHECKPOINT_FILES = (
     "vocab.json",
     "merges.txt",
 )
-SIZES = {"tiny": "", "small": "", "base": "the published architecture"}
-SETTINGS = {"image": "", "caption": "", "image+caption": "", "mixed": "modal dropout"}
-PRECISIONS = {"float32": "", "bf16": "", "auto": "bf16 where the device computes faster in it"}
+SETTINGS = ("image", "caption", "image+caption", "mixed")
 MAX_SEED = (1 << 43) - 1  # seeds of dropout are made from it, and torch takes no larger ones
 VALIDATION = 2000  # examples in each validation, or the whole split
 

@@ -55,7 +55,7 @@ class Survey:
     couples: bool
 
 
-def read_survey(reader: SplitReader, limit: int, seed: str) -> Survey:
+def read_survey(reader: SplitReader, limit: int) -> Survey:
     """The counts of a split, and `limit` of its rows to show."""
     about = reader.columns("pair", "answer", "query")
     pairs = [tuple(map(str, pair)) for pair in about["pair"].to_pylist()]
@@ -65,7 +65,7 @@ def read_survey(reader: SplitReader, limit: int, seed: str) -> Survey:
         counts.setdefault(pair, [0, 0])[not truth] += 1
     couples = are_couples(about["query"].to_pylist(), truths)
     step = 2 if couples else 1
-    starts = choose_spread(list(zip(pairs, truths, strict=True))[::step], -(-limit // step), seed)
+    starts = choose_spread(list(zip(pairs, truths, strict=True))[::step], -(-limit // step))
     rows = [row for start in starts for row in range(step * start, step * start + step)][:limit]
     return Survey(counts, read_rows(reader, rows), couples)
 
@@ -76,9 +76,9 @@ def are_couples(queries: list[str], truths: list[bool]) -> bool:
     return same_queries and all(first != second for first, second in zip(truths[::2], truths[1::2], strict=True))
 
 
-def choose_spread(kinds: Sequence[Hashable], limit: int, seed: str) -> list[int]:
+def choose_spread(kinds: Sequence[Hashable], limit: int) -> list[int]:
     """At most `limit` numbers of rows, spread evenly over their kinds (pair and answer), and random otherwise."""
-    places, rounds, earlier = random.Random(seed), list[tuple[int, int]](), Counter[Hashable]()
+    places, rounds, earlier = random.Random(0), list[tuple[int, int]](), Counter[Hashable]()
     for _, row in sorted((places.random(), row) for row in range(len(kinds))):
         rounds.append((earlier[kinds[row]], row))
         earlier[kinds[row]] += 1
@@ -88,11 +88,11 @@ def choose_spread(kinds: Sequence[Hashable], limit: int, seed: str) -> list[int]
 # What the page shows ---------------------------------------------------------------------------------------------
 
 
-def read_content(folder: Path, examples: int, seed: int) -> dict[str, Any]:
+def read_content(folder: Path, examples: int) -> dict[str, Any]:
     """The values of the page. Raises `ValueError` where the dataset is unfinished or damaged."""
     dataset = open_dataset(folder)
     manifest = dataset.manifest
-    surveys = {split: read_survey(reader, examples, f"{seed} {split}") for split, reader in dataset.splits.items()}
+    surveys = {split: read_survey(reader, examples) for split, reader in dataset.splits.items()}
     settings, task = dict(list_settings(manifest["config"] or {})), dataset.task
     total = sum(sum(truths) for survey in surveys.values() for truths in survey.counts.values())
     cards = list(make_cards(surveys, dataset.config))
@@ -192,9 +192,9 @@ def list_facts(manifest: dict[str, Any], settings: dict[str, str]) -> list[tuple
 # Writing ---------------------------------------------------------------------------------------------------------
 
 
-def make_page(folder: Path, examples: int = 200, seed: int = 0) -> str:
+def make_page(folder: Path, examples: int = 200) -> str:
     """The page of a dataset, with up to `examples` of each split. Raises `ValueError` as `read_content` does."""
-    return render_page(TEMPLATE, **read_content(folder, examples, seed))
+    return render_page(TEMPLATE, **read_content(folder, examples))
 
 
 def main(arguments: list[str]) -> int:

@@ -74,7 +74,7 @@ function startViewer(box, data) {
     const pages = Math.max(1, Math.ceil(groups.length / CARDS_ON_A_PAGE));
     const page = Math.min(pages, Math.max(1, Number.parseInt(now.page, 10) || 1)), first = (page - 1) * CARDS_ON_A_PAGE;
     const part = groups.slice(first, first + CARDS_ON_A_PAGE);
-    status.textContent = (rows ? `${plural(rows, data.row_word)} on ` : "") + plural(groups.length, now.couples === "1" ? "couple" : data.card_word)
+    status.textContent = (rows ? `${plural(rows, "answer")} on ` : "") + plural(groups.length, now.couples === "1" ? "couple" : "example")
       + (part.length < groups.length ? `, here ${number(first + 1)}–${number(first + part.length)}` : "") + (data.note ? ` (${data.note})` : "");
     cards.classList.toggle("couples", now.couples === "1");
     const drawn = part.map((group) => group.map((one) => drawCard(one, on("marks"), on("axes"))));

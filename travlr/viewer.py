@@ -141,12 +141,9 @@ def viewer_data(
     *,
     orders: Mapping[str, Iterable[str]] | None = None,
     note: str = "",
-    card_word: str = "example",
-    row_word: str = "answer",
 ) -> dict[str, Any]:
     """The data of a viewer. filters: columns of cards and rows to choose by, with their labels. orders: of values,
-    where that is not the alphabet's. note: what the cards are a sample of. The words are what a card and a row are
-    called."""
+    where that is not the alphabet's. note: what the cards are a sample of."""
     choices = {}
     for name in filters:
         values = {part[name] for card in cards for part in (card.columns, *card.rows) if part.get(name)}
@@ -157,8 +154,6 @@ def viewer_data(
         "choices": choices,
         "cards": [asdict(card) for card in cards],
         "note": note,
-        "card_word": card_word,
-        "row_word": row_word,
     }
 
 

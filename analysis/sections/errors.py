@@ -30,27 +30,27 @@ ANSWERS_IN_ALL, FEWEST, MOST = 2400, 24, 240  # answers to show of all runs toge
 LONGEST_REPLY = 2_000  # characters; the rest is in answers.jsonl
 
 
-def errors_viewer(runs: Runs, each: int | None = None, seed: int = 0) -> dict[str, Any]:
+def errors_viewer(runs: Runs, each: int | None = None) -> dict[str, Any]:
     """The data of the viewer of wrong answers. each: answers to show of each run; None for some 2,400 in all."""
     number = max(1, runs.results["name"].nunique())
     each = min(max(ANSWERS_IN_ALL // number, FEWEST), MOST) if each is None else each
     orders = {"task": TASKS, "test_setting": TEST_SETTINGS, "split": TEST_SPLITS, "answer": ("true", "false")}
     note = f"a sample: of each run up to {each} wrong answers, the same number of each test setting and split"
-    return viewer_data(list(error_cards(runs, each, seed)), FILTERS, orders=orders, note=note)
+    return viewer_data(list(error_cards(runs, each)), FILTERS, orders=orders, note=note)
 
 
-def error_cards(runs: Runs, each: int, seed: int = 0) -> Iterator[Card]:
+def error_cards(runs: Runs, each: int) -> Iterator[Card]:
     """A card for each example to show, of all datasets that were found."""
     for digest, rows in runs.results.groupby("dataset"):
         if digest in runs.datasets:
-            parts = [wrong_answers(runs, str(name), each, seed) for name in rows["name"].unique()]
+            parts = [wrong_answers(runs, str(name), each) for name in rows["name"].unique()]
             wrong = pd.concat([part for part in parts if len(part)] or [pd.DataFrame()], ignore_index=True)
             if len(wrong):
                 shown = wrong[wrong["id"].isin(wrong.loc[wrong["sampled"], "id"])]
                 yield from dataset_cards(runs.datasets[str(digest)], shown)
 
 
-def wrong_answers(runs: Runs, name: str, each: int, seed: int) -> pd.DataFrame:
+def wrong_answers(runs: Runs, name: str, each: int) -> pd.DataFrame:
     """The wrong answers of a run: id, split, row, item, answer, task, the columns to filter by, `words`, and `sampled`:
     whether it is one of `each` to show."""
     results = runs.results[runs.results["name"] == name]
@@ -61,7 +61,7 @@ def wrong_answers(runs: Runs, name: str, each: int, seed: int) -> pd.DataFrame:
     if ranks_only := bool(pd.notna(info["form"]) and pd.isna(info["accuracy"])):
         frame = wrong_items(frame)
     wrong = frame[~frame["right"].astype(bool)]
-    order = pd.util.hash_array(wrong["item"].astype(str).to_numpy(object), hash_key=f"{seed:016d}")
+    order = pd.util.hash_array(wrong["item"].astype(str).to_numpy(object))
     groups = wrong.assign(order=order).sort_values("order").groupby(["test_setting", "split"], observed=True)
     places = groups.cumcount().reindex(wrong.index)
     question = label_evaluations(results)["question"].iloc[0] if pd.notna(info["form"]) else ""

@@ -14,7 +14,7 @@ from travlr.scene import World, column_name, row_name
 
 INK: Colour = (40, 40, 40)
 INK_ENTRY = 2
-GLYPH_WIDTH, GLYPH_HEIGHT = 5, 7  # dots of a letter or digit; one more dot lies between two of them
+GLYPH_HEIGHT = 7  # dots of a letter or digit
 SMALLEST_MARGIN = 12  # pixels; "10" needs 11
 
 # Letter or digit: its columns of dots from the left; the lowest bit is the upper dot.

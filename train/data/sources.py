@@ -99,11 +99,11 @@ def _world_of(table: pa.Table) -> World:
 # Streaming -------------------------------------------------------------------------------------------------------
 
 
-def stream_examples(maker: Generator, start: int, stop: int, split: str = "train") -> RawExamples:
-    """Examples start to stop of a generator. Those of `train` past `count.train` are in no split of the dataset."""
-    batch = maker.batch(split, start, stop)
+def stream_examples(maker: Generator, start: int, stop: int) -> RawExamples:
+    """Training examples start to stop of a generator. Those past `count.train` are in no split of the dataset."""
+    batch = maker.batch("train", start, stop)
     return RawExamples(
-        ids=[f"{split}-{i}" for i in range(start, stop)],
+        ids=[f"train-{i}" for i in range(start, stop)],
         captions=maker.captions(batch),
         queries=maker.query_texts(batch),
         answers=batch.answer.astype(bool),

@@ -17,18 +17,18 @@ TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "spiece.model", "vocab.j
 DOWNLOADED = ("*.json", "*.txt", "*.model", "*.jinja")  # files of a hub repository, beside its weights
 
 
-def hub_folder(name: str, setting: str = "model", revision: str | None = None, also: str = "") -> Path:
+def hub_folder(name: str, revision: str | None = None, also: str = "") -> Path:
     """The folder of a model: a local one, or that of a hub repository in the cache, downloaded if need be.
 
-    setting: its name in messages. revision: a commit, tag or branch of the hub repository. also: other valid values of
-    the setting, for messages. Raises ValueError, in one line, if there is no such folder or repository.
+    revision: a commit, tag or branch of the hub repository. also: other valid values of `model=`, for messages. Raises
+    ValueError, in one line, if there is no such folder or repository.
     """
     local = Path(name).expanduser()
     if local.is_dir():
         return local
     if local.exists() or not HUB_NAME.fullmatch(name):
         what = "is a file" if local.exists() else "there is no such folder"
-        raise ValueError(f"{setting}={name}: {what}; must be a folder that `transformers` saved, a hub id{also}")
+        raise ValueError(f"model={name}: {what}; must be a folder that `transformers` saved, a hub id{also}")
     from huggingface_hub import snapshot_download
 
     try:
@@ -38,7 +38,7 @@ def hub_folder(name: str, setting: str = "model", revision: str | None = None, a
             folder = Path(snapshot_download(name, revision=revision, allow_patterns=patterns))
     except Exception as error:  # the network can raise anything
         raise ValueError(
-            f"{setting}={name}: no such folder, nor could it be fetched from the hub ({one_line(error)})"
+            f"model={name}: no such folder, nor could it be fetched from the hub ({one_line(error)})"
         ) from None
     return folder
 
