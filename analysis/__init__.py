@@ -20,7 +20,7 @@ _HOME = {
     "compare_runs": "tables.comparison",
     "draw": "figures",
     "read_runs": "frames",
-    "save": "figures",
+    "write_figure": "figures",
     "to_html": "tables.render",
     "to_latex": "tables.render",
     "to_markdown": "tables.render",

@@ -54,9 +54,9 @@ class Report:
 
     def save_figure(self, figure: Any, name: str) -> str:
         """Write a figure; returns its place beside the page."""
-        from analysis.figures import save
+        from analysis.figures import write_figure
 
-        save(figure, self.out / "figures", name, ("svg",))
+        write_figure(figure, self.out / "figures", name, ("svg",))
         return f"figures/{name}.svg"
 
 

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 from matplotlib.collections import QuadMesh
 
-from analysis.figures import FIGURES, draw, rates, save
+from analysis.figures import FIGURES, draw, rates, write_figure
 from analysis.figures.of_predictions import (
     CRITICAL_ANSWERS,
     PAIR_COLUMNS,
@@ -175,7 +175,7 @@ def test_draw_makes_every_figure_of_every_task(runs: Runs, figure: str, task: st
         assert any(line.get_gid() == "baseline" for line in figure_of_task.axes[0].lines)
         assert any("baseline" in text.get_text() for text in figure_of_task.legends[0].get_texts())
     if (figure, task) == next(drawn for drawn in DRAWN if drawn[0] == figure):  # saving takes longest
-        save(figure_of_task, tmp_path, figure, ("svg",))
+        write_figure(figure_of_task, tmp_path, figure, ("svg",))
         assert b"<text" in (tmp_path / f"{figure}.svg").read_bytes()
 
 

@@ -25,12 +25,12 @@ from analysis.figures.of_predictions import (
     rates,
 )
 from analysis.figures.of_runs import draw_loss, draw_subsets, draw_transfer, require_one
-from analysis.figures.plotting import STYLE, save
+from analysis.figures.plotting import STYLE, write_figure
 from analysis.frames import Runs
 from train.results.columns import in_order, main_test_setting
 from travlr.tasks import TASKS, is_task, short_name
 
-__all__ = ["FIGURES", "FigureKind", "draw", "list_figures", "rates", "save"]
+__all__ = ["FIGURES", "FigureKind", "draw", "list_figures", "rates", "write_figure"]
 
 INFORMATIVE = ("image+caption", "mixed", "image", "caption")  # training settings, those with most modalities first
 

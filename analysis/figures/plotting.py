@@ -80,7 +80,9 @@ def add_legend(figure: Figure) -> None:
         figure.set_figheight(figure.get_figheight() + height)
 
 
-def save(figure: Figure, folder: str | os.PathLike[str], name: str, formats: Iterable[str] = ("svg", "png")) -> None:
+def write_figure(
+    figure: Figure, folder: str | os.PathLike[str], name: str, formats: Iterable[str] = ("svg", "png")
+) -> None:
     """Write FOLDER/NAME.svg and .png."""
     Path(folder).mkdir(parents=True, exist_ok=True)
     with matplotlib.rc_context(STYLE):

@@ -61,7 +61,7 @@ def tune(config: Tuning, log: Log = print, experiment: str | None = None) -> lis
     # Weights that are trained themselves need all digits of float32.
     exact = "float32" if config.adapter.targets == "none" else precision
     chat = ChatModel(Evaluation(model=config.model, device=device, precision=exact), log)
-    settings = fingerprint(config, source, chat)
+    settings = tuning_fingerprint(config, source, chat)
     folder = Path(config.runs) / run_name(settings)
     if is_finished(folder):
         log(f"{folder}: finished before; its results follow")
@@ -93,7 +93,7 @@ def tune(config: Tuning, log: Log = print, experiment: str | None = None) -> lis
     return read_results(folder)
 
 
-def fingerprint(config: Tuning, source: TrainingDataset, chat: ChatModel) -> dict[str, Any]:
+def tuning_fingerprint(config: Tuning, source: TrainingDataset, chat: ChatModel) -> dict[str, Any]:
     """Everything that the results depend on."""
     name = chat.folder.resolve().name if Path(config.model).is_dir() else config.model
     resolved = {"model": name, "weights": digest_weights(chat.folder), "dataset": source.digest}
@@ -174,7 +174,7 @@ def train(
             **options,
         )
         trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
-    save(trainer.accelerator.unwrap_model(trainer.model), chat, config, folder)
+    save_tuned(trainer.accelerator.unwrap_model(trainer.model), chat, config, folder)
     history = trainer.state.log_history
     points = [{name: point.get(name) for name in ("step", "loss", "reward")} for point in history if "loss" in point]
     end = {
@@ -238,7 +238,7 @@ def out_of_memory(config: Tuning) -> Iterator[None]:
         ) from None
 
 
-def save(model: Any, chat: ChatModel, config: Tuning, folder: Path) -> None:
+def save_tuned(model: Any, chat: ChatModel, config: Tuning, folder: Path) -> None:
     """Write adapters, or all weights, and the processor, so that `evaluate.py` opens the folder of the run."""
     if config.adapter.targets != "none":
         local = Path(config.model).expanduser()
