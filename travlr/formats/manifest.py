@@ -94,7 +94,7 @@ def _foreign_manifest(folder: Path) -> dict[str, Any]:
     """
     if (folder / EXPORTED).is_file():
         raise UsageError(f"{folder}: is a copy in another format; give the dataset that it was made of")
-    if all((folder / name).is_file() for name in CARD):
+    if all((folder / name).is_file() for name in CARD[:2]):  # others may have a README.md alone
         raise ValueError(f"{folder / MANIFEST}: is missing; make the damaged dataset again, in another folder")
     files = []
     for split in SPLITS:
