@@ -166,7 +166,8 @@ class CardinalityTask(Task):
                     if not low <= total - n <= high:
                         raise ValueError(
                             f"total_objects={self.config.total_objects}: a total of {total} with {n} queried objects "
-                            f"leaves {total - n} distractors, outside distractors={self.config.distractors}"
+                            f"(numbers={self.config.numbers}) leaves {total - n} distractors, outside "
+                            f"distractors={self.config.distractors}"
                         )
                     if not self.config.released and not self._ways[q, 0, 0, 0, 0, total - n]:
                         raise ValueError(
