@@ -30,9 +30,10 @@ from train.data.text import WordTokenizer, grammar_tokenizer
 from train.learning.testing import predict
 from train.models import MODELS, make_model
 from train.models.albef import Albef, fit_positions
-from train.models.layers import Model, Shape, fast_dropout, first_token
+from train.models.layers import Attention, Model, Shape, fast_dropout, first_token
 from train.models.loading import load_published, pixel_statistics, read_checkpoint, rename_key, tokenizer_of
 from train.models.lxmert import lxmert_config
+from train.models.positions import start_positions
 from train.models.uniter import Uniter
 from travlr import Cardinality
 from travlr.generate import Generator
@@ -740,3 +741,18 @@ def test_predict_encodes_pictures_once_with_the_same_answers(monkeypatch: pytest
         expected = (logits[:, 1] - logits[:, 0]).numpy()
         assert np.ptp(expected) > 0.05
         np.testing.assert_allclose(predicted[setting], expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_first_heads_attend_to_the_tokens_before(name: str) -> None:
+    model = make_model(name, "tiny", vocabulary=50)
+    start_positions(model)
+    modules, tables = dict(model.named_modules()), dict(model.named_parameters())
+    attention = next(module for key, module in modules.items() if key.endswith(".layer.0.attention.self"))
+    table = next(table for key, table in tables.items() if key.endswith(".position_embeddings.weight"))
+    assert isinstance(attention, Attention)
+    states = torch.nn.functional.layer_norm(table[:60], table.shape[1:])
+    query, key = (layer(states).unflatten(-1, (attention.heads, -1)) for layer in (attention.query, attention.key))
+    for head in range(attention.heads):
+        scores = query[:, head] @ key[:, head].T
+        assert scores.argmax(1)[head + 1 :].tolist() == list(range(60 - head - 1))

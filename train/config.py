@@ -78,7 +78,8 @@ class Recipe:
     warmup: part of all steps in which the learning rate rises from 0. hold: part of all steps, warmup included, before
     it falls. decay: how it falls: linear or cosine. final_rate: learning rate at the end. clip: largest norm of the
     gradient. loss: cross_entropy, binary (the published fine-tuning code's) or distillation (with ALBEF's teacher).
-    positions: how position embeddings start if nothing is pretrained: sinusoidal, or random as in BERT.
+    positions: how position embeddings and the first heads start if nothing is pretrained: sinusoidal
+    (`train.models.positions`), or random as in BERT.
     """
 
     weight_decay: float = 0.01

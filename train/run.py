@@ -29,7 +29,7 @@ from train.learning.loop import CHECKPOINTS, TrainingData, fit, make_trainer
 from train.learning.module import Learner
 from train.learning.testing import test_matrix
 from train.models import make_model, shape_of
-from train.models.layers import Model, initial_std
+from train.models.layers import Model
 from train.models.loading import (
     load_published,
     local_path,
@@ -38,6 +38,7 @@ from train.models.loading import (
     tokenizer_of,
     weight_files,
 )
+from train.models.positions import start_positions
 from train.models.saved import load_weights, save_model
 from train.prepare import dataset_folder, prepare_dataset
 from train.results.card import CARD, command_text, write_card
@@ -223,31 +224,8 @@ def build_model(config: Run, tokenizer: WordTokenizer, dimension: int, log: Log)
         log(f"pretrained={config.pretrained}: {report}")
         origin = f"{Path(config.pretrained).name} {str(path_digest(str(local_path(config.pretrained))))[:16]}"
     elif config.details.positions == "sinusoidal":
-        sinusoidal(model)
+        start_positions(model)
     if config.method == "frozen":
         for parameter in model.encoder_parameters():
             parameter.requires_grad_(False)
     return model, origin
-
-
-@torch.no_grad()
-def sinusoidal(model: Model) -> None:
-    """Initialise position embeddings with sinusoids instead of random numbers; they are trained like other weights.
-
-    A shift by n tokens is then the same linear map at every position. ALBEF's patches have sinusoids of row and column.
-    """
-    for name, table in model.named_parameters():
-        if name.endswith(".position_embeddings.weight"):
-            table.copy_(waves(torch.arange(len(table)), table.shape[1]))
-        elif name.endswith("visual_encoder.pos_embed"):
-            side = int((table.shape[1] - 1) ** 0.5)
-            down, right = torch.meshgrid(torch.arange(side), torch.arange(side), indexing="ij")
-            halves = [waves(axis.flatten(), table.shape[2] // 2) for axis in (down, right)]
-            table[0, 1:] = torch.cat(halves, 1)
-
-
-def waves(places: torch.Tensor, width: int) -> torch.Tensor:
-    """Sines and cosines (Vaswani et al. 2017) of N positions, (N, width), scaled like random weights."""
-    rates = 10_000 ** (-torch.arange(0, width, 2) / width)
-    angles = places[:, None] * rates
-    return initial_std(width) * torch.stack([angles.sin(), angles.cos()], 2).flatten(1)[:, :width]

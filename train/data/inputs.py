@@ -99,13 +99,12 @@ class Encoded:
     """Hidden states.
 
     text: (B, L, H) of the last layer. image: (B, R, H), of regions or patches, or None. pooled: (B, H), input of the
-    classifier. middle, late: (B, L + R, H), text first, after half of the layers that see the text, and before the last
-    of them; (B, L, H) without regions. Auxiliary targets of objects are learned from these: so later layers can use
-    what an object is (`middle`) and whether the query describes it (`late`).
+    classifier. middle: (B, L + R, H), text first, after half of the layers that see the text; (B, L, H) without
+    regions. Auxiliary targets of objects are learned from these, so that later layers can use what an object is and
+    whether the query describes it.
     """
 
     text: Tensor
     image: Tensor | None
     pooled: Tensor
     middle: Tensor
-    late: Tensor

@@ -145,7 +145,7 @@ class Learner(L.LightningModule):
         return loss / positions.sum()
 
     def _noun_loss(self, encoded: Encoded, nouns: Tensor, has_noun: Tensor) -> Tensor:
-        logits = self.nouns(encoded.late[:, : nouns.shape[1]][has_noun.any(-1)]).float()
+        logits = self.nouns(encoded.middle[:, : nouns.shape[1]][has_noun.any(-1)]).float()
         has_noun, nouns = has_noun[has_noun.any(-1)], nouns[has_noun.any(-1)]
         return functional.binary_cross_entropy_with_logits(logits[has_noun], nouns[has_noun])
 

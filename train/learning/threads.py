@@ -35,8 +35,7 @@ def encode(model: Model, inputs: Inputs, used: Tensor) -> Encoded:
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad and torch.is_grad_enabled()]
     parts = [Part(model, inputs, used, rows) for rows in rows_by_length(inputs, PARTS * threads)]
     pooled, text, *inner = EncodeParts.apply(parts, pool(threads), *parameters)  # type: ignore[no-untyped-call]
-    middle, late = (torch.cat(inner[place::2], 1) for place in range(2))  # of the text, and of regions if there are any
-    return Encoded(text, None, pooled, middle, late)
+    return Encoded(text, None, pooled, torch.cat(inner, 1))  # of the text, and of regions if there are any
 
 
 def rows_by_length(inputs: Inputs, count: int) -> list[Tensor]:
@@ -66,15 +65,14 @@ class Part:
     rows: Tensor
 
     def forward(self, gradient: bool, autocast: bool) -> tuple[Tensor, ...]:
-        """The states for the classifier, (rows, H), of the texts, last, middle and late, each (rows, longest text, H),
-        and, with regions, theirs, middle and late, each (rows, most regions, H)."""
+        """The states for the classifier, (rows, H), of the texts, last and middle, both (rows, longest text, H), and,
+        with regions, theirs in the middle, (rows, most regions, H)."""
         inputs = self.inputs.take(self.rows).without_padding()
         length = inputs.tokens.shape[1]
         with torch.set_grad_enabled(gradient), torch.autocast("cpu", torch.bfloat16, enabled=autocast):
             encoded = self.model.encode(inputs, self.used[self.rows, :length])
-        inner = encoded.middle, encoded.late
-        regions = [states[:, length:] for states in inner if states.shape[1] > length]
-        return encoded.pooled, encoded.text, *(states[:, :length] for states in inner), *regions
+        text, regions = encoded.middle[:, :length], encoded.middle[:, length:]
+        return encoded.pooled, encoded.text, text, *([regions] if regions.shape[1] else [])
 
 
 class EncodeParts(torch.autograd.Function):
@@ -87,7 +85,7 @@ class EncodeParts(torch.autograd.Function):
         context.parts, context.states, context.pool, context.parameters = parts, states, pool, parameters
         (count, length), features = parts[0].inputs.tokens.shape, parts[0].inputs.features
         regions = (0 if features is None else features.shape[1],)
-        sizes = ((), *[(length,)] * 3, *[regions] * 2)
+        sizes = ((), (length,), (length,), regions)
         wholes = [one.new_zeros(count, *size, one.shape[-1]) for one, size in zip(states[0], sizes, strict=False)]
         for part, of_part in zip(parts, states, strict=True):
             for whole, one in zip(wholes, of_part, strict=True):

@@ -33,7 +33,7 @@ MODELS: dict[str, type[Model]] = {
 # not support there, and with smaller pictures for ALBEF.
 SIZES: dict[str, dict[str, Any]] = {
     "tiny": {"layers": 2, "width": 64, "heads": 2, "intermediate": 256, "dropout": 0.0, "attention_dropout": 0.0},
-    "small": {"layers": 4, "width": 128, "heads": 2, "intermediate": 512, "dropout": 0.0, "attention_dropout": 0.0},
+    "small": {"layers": 4, "width": 128, "heads": 4, "intermediate": 512, "dropout": 0.0, "attention_dropout": 0.0},
     "base": {"layers": 12, "width": 768, "heads": 12, "intermediate": 3072, "dropout": 0.1, "attention_dropout": 0.1},
 }
 

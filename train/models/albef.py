@@ -61,8 +61,8 @@ class Albef(Model):
         Raises ValueError without pixels, and for pictures that are not `Shape.picture` pixels wide and high.
         """
         image = self.encode_vision(inputs)  # (B or 1, 1 + R, H)
-        text, middle, late = self.text_encoder.run(inputs.tokens, inputs.token_mask, image)
-        return Encoded(text, image[:, 1:], text[:, 0], middle, late)
+        text, middle = self.text_encoder.run(inputs.tokens, inputs.token_mask, image)
+        return Encoded(text, image[:, 1:], text[:, 0], middle)
 
     def encode_vision(self, inputs: Inputs) -> Tensor:
         """States of the ViT, (B, 1 + R, H), class token first."""
@@ -135,12 +135,12 @@ class TextEncoder(nn.Module):
         """tokens, mask: (B, L); image: (B or 1, 1 + R, H), or None for the text layers alone. Returns (B, L, H)."""
         return self.run(tokens, mask, image)[0]
 
-    def run(self, tokens: Tensor, mask: Tensor, image: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-        """As `forward`: states (B, L, H) after all layers, after half of them, and before the last."""
+    def run(self, tokens: Tensor, mask: Tensor, image: Tensor | None) -> tuple[Tensor, Tensor]:
+        """As `forward`: states (B, L, H) after all layers, and after half of them."""
         states = [self.embeddings(tokens)]
         for layer in self.encoder.layer[: self.unimodal if image is None else None]:
             states.append(layer(states[-1], mask, image))
-        return states[-1], states[(len(states) - 1) // 2], states[-2]
+        return states[-1], states[(len(states) - 1) // 2]
 
 
 class VisionTransformer(nn.Module):

@@ -39,9 +39,9 @@ class Bert(Model):
     def encode(self, inputs: Inputs, used: Tensor | None = None) -> Encoded:
         self.check(inputs)
         states = self.bert.embeddings(inputs.tokens)
-        states, middle, late = run_layers(self.bert.encoder.layer, states, inputs.token_mask, used)
+        states, middle = run_layers(self.bert.encoder.layer, states, inputs.token_mask, used)
         pooler: Any = self.bert.pooler
-        return Encoded(states, None, pooler(states), middle, late)
+        return Encoded(states, None, pooler(states), middle)
 
 
 class Roberta(Model):
@@ -82,5 +82,5 @@ class Roberta(Model):
         mask = inputs.token_mask.long()
         positions = mask.cumsum(1) * mask + 1
         states = self.roberta.embeddings(inputs.tokens, position_ids=positions)
-        states, middle, late = run_layers(self.roberta.encoder.layer, states, inputs.token_mask, used)
-        return Encoded(states, None, states[:, 0], middle, late)
+        states, middle = run_layers(self.roberta.encoder.layer, states, inputs.token_mask, used)
+        return Encoded(states, None, states[:, 0], middle)

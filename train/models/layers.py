@@ -275,8 +275,8 @@ def bert_encoder(shape: Shape, cross_layers: int = 0) -> Any:
     return encoder
 
 
-def run_layers(layers: Any, states: Tensor, mask: Tensor, used: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
-    """States (B, S, H) after all layers of a BERT, after half of them, and before the last. mask: (B, S).
+def run_layers(layers: Any, states: Tensor, mask: Tensor, used: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """States (B, S, H) after all layers of a BERT, and after half of them. mask: (B, S).
 
     used: (B, L) bool, as in `Model.encode`. On a CPU the last layer then computes these states alone, a
     seventh of those of a caption. On a GPU, counting them would wait for it.
@@ -287,11 +287,11 @@ def run_layers(layers: Any, states: Tensor, mask: Tensor, used: Tensor | None = 
         if number == len(layers) // 2:
             middle = states
     if used is None or states.device.type != "cpu":
-        return run_layer(layers[-1], states, None, mask), middle, states
+        return run_layer(layers[-1], states, None, mask), middle
     most = int(used.sum(1).max())
     index = torch.argsort(~used, dim=1, stable=True)[:, :most, None].expand(-1, -1, states.shape[-1])  # (B, P, H)
     last = run_layer(layers[-1], states.gather(1, index), states, mask)
-    return torch.zeros_like(states).scatter(1, index, last.to(states.dtype)), middle, states
+    return torch.zeros_like(states).scatter(1, index, last.to(states.dtype)), middle
 
 
 def run_layer(layer: Any, states: Tensor, context: Tensor | None, mask: Tensor) -> Tensor:

@@ -72,16 +72,16 @@ class Lxmert(Model):
             text, image = layer(text, token_mask, image, region_mask)
             states.append((text, image))
         first = 0 if self.fusion is None else 1  # the first region of a controlled model is the whole image
-        inner = states[len(encoder.x_layers) // 2], states[-1]
-        middle, late = (torch.cat([words, regions[:, first:]], 1) for words, regions in inner)
+        words, regions_there = states[len(encoder.x_layers) // 2]
+        middle = torch.cat([words, regions_there[:, first:]], 1)
         last = encoder.x_layers[-1]
         if used is None or self.fusion is not None:
             text, image = last(text, token_mask, image, region_mask)
         else:
             text, image = language_side(last, text, token_mask, image, region_mask), None
         if self.fusion is not None:
-            return Encoded(text, image[:, 1:], self.fusion(text, image), middle, late)
-        return Encoded(text, image, self.lxmert.pooler(text), middle, late)
+            return Encoded(text, image[:, 1:], self.fusion(text, image), middle)
+        return Encoded(text, image, self.lxmert.pooler(text), middle)
 
 
 def language_side(layer: Any, text: Tensor, token_mask: Tensor, image: Tensor, region_mask: Tensor) -> Tensor:

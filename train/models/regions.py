@@ -60,19 +60,19 @@ class Fusion(nn.Module):
 
 
 def joint_states(
-    states: tuple[Tensor, Tensor, Tensor], length: int, pooler: Callable[[Tensor], Tensor] | None, fusion: Fusion | None
+    states: tuple[Tensor, Tensor], length: int, pooler: Callable[[Tensor], Tensor] | None, fusion: Fusion | None
 ) -> Encoded:
     """What UNITER and VisualBERT return. states: (B, L + R, H), as `run_layers` returns them; length: L.
 
     fusion: of a controlled model, whose first region is the whole image; others have a pooler.
     """
-    last, middle, late = states
+    last, middle = states
     text, image = last[:, :length], last[:, length:]
     if fusion is None:
         assert pooler is not None
-        return Encoded(text, image if image.shape[1] else None, pooler(last), middle, late)
-    middle, late = (torch.cat([inner[:, :length], inner[:, length + 1 :]], 1) for inner in (middle, late))
-    return Encoded(text, image[:, 1:], fusion(text, image), middle, late)
+        return Encoded(text, image if image.shape[1] else None, pooler(last), middle)
+    middle = torch.cat([middle[:, :length], middle[:, length + 1 :]], 1)
+    return Encoded(text, image[:, 1:], fusion(text, image), middle)
 
 
 def region_heads(

@@ -83,7 +83,7 @@ class UniterEncoder(nn.Module):
         features: Tensor | None = None,
         boxes: Tensor | None = None,
         used: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor]:
         """tokens: (B, L); mask: (B, S); features: (B, R, D); boxes: (B, R, 7); used: (B, L). Returns states
         (B, S, H), text first, as `run_layers` does."""
         states = self.embeddings(tokens)
