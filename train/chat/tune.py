@@ -17,15 +17,18 @@ import torch
 import trl
 from peft import LoraConfig
 
+from train.ask.chat import keep_last_logits
 from train.ask.config import Evaluation
 from train.ask.evaluation import ask, result_rows
 from train.ask.examples import ShownExamples
 from train.ask.local import ChatModel, digest_weights
 from train.chat.adapters import adapted_layers
 from train.chat.config import Tuning
+from train.data.inputs import IGNORED
 from train.data.sources import TrainingDataset
 from train.learning.devices import accelerator, chosen_precision, gpu_names
 from train.prepare import prepare_dataset
+from train.results.card import command_text, write_card
 from train.results.columns import TEST_SPLITS, Row
 from train.results.provenance import provenance
 from train.results.store import (
@@ -38,6 +41,7 @@ from train.results.store import (
     write_curve,
     write_results,
 )
+from train.results.tables import transfer_table
 from travlr.finetuning.rows import ChatRow, with_pictures
 from travlr.finetuning.streams import TrainingStream
 from travlr.questions import WORDING_VERSION
@@ -46,9 +50,26 @@ from travlr.settings import Log
 from travlr.tasks import use_task
 
 CHECKPOINTS = "checkpoints"
-TRAINERS = {"supervised": (trl.SFTTrainer, trl.SFTConfig), "grpo": (trl.GRPOTrainer, trl.GRPOConfig)}
 BLOCK = 256  # examples made at a time
 EXCLUDED = ("runs", "data", "device")  # settings that change no result
+
+
+class ReplyTrainer(trl.SFTTrainer):
+    """TRL's trainer, which on CPUs computes the logits of all tokens: here those of replies alone."""
+
+    def compute_loss(
+        self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
+    ) -> torch.Tensor:
+        labels = inputs.pop("labels")[:, 1:]
+        predicting = (labels != IGNORED).any(0).nonzero().flatten()  # positions of the tokens before
+        logits = model(**inputs, use_cache=False, logits_to_keep=predicting).logits
+        total = torch.nn.functional.cross_entropy(
+            logits.flatten(0, 1).float(), labels[:, predicting].flatten(), ignore_index=IGNORED, reduction="sum"
+        )
+        return total / ((labels != IGNORED).sum() if num_items_in_batch is None else num_items_in_batch)
+
+
+TRAINERS = {"supervised": (trl.SFTTrainer, trl.SFTConfig), "grpo": (trl.GRPOTrainer, trl.GRPOConfig)}
 
 
 def tune(config: Tuning, log: Log = print, experiment: str | None = None) -> list[Row]:
@@ -90,7 +111,9 @@ def tune(config: Tuning, log: Log = print, experiment: str | None = None) -> lis
     }
     write_results(folder, [row | columns for row in rows])
     shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
-    return read_results(folder)
+    rows = read_results(folder)
+    write_card(folder, rows, command_text("train.py", config), transfer_table(rows))  # in place of PEFT's
+    return rows
 
 
 def tuning_fingerprint(config: Tuning, source: TrainingDataset, chat: ChatModel) -> dict[str, Any]:
@@ -164,9 +187,12 @@ def train(
     if (targets := config.adapter.targets) != "none":
         layers, rank = adapted_layers(chat.model, targets, config.model), config.adapter.rank
         options["peft_config"] = LoraConfig(r=rank, lora_alpha=2 * rank, target_modules=layers)
+    kind = TRAINERS[config.method][0]
+    if kind is trl.SFTTrainer and chat.device.type == "cpu" and keep_last_logits(chat.model):
+        kind = ReplyTrainer
     with out_of_memory(config), warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # TRL's use of transformers
-        trainer = TRAINERS[config.method][0](
+        trainer = kind(
             model=chat.model,
             args=arguments,
             train_dataset=datasets.IterableDataset.from_generator(training_rows, gen_kwargs=of_rows),

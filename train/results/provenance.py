@@ -22,6 +22,8 @@ PACKAGES = (
     "torch",
     "transformers",
     "lightning",
+    "trl",
+    "peft",
     "tokenizers",
     "safetensors",
     "numpy",
