@@ -173,11 +173,10 @@ class Training(Settings):
     )
     check_every: int | None = Field(125, ge=1, description="steps between validations, null for an epoch")
     until: float | None = Field(
-        99.9,
+        95.0,
         gt=50,
         le=100,
-        description="end early: validation macro-F1 from which, reached twice in a row, the learning rate falls to 0; "
-        "null for all steps",
+        description="end early: validation macro-F1 from which the learning rate falls to 0; null for all steps",
     )
     auxiliary_targets: bool = Field(
         True, description="also learn the intermediate steps of an answer (train/data/auxiliary.py)"

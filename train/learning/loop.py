@@ -165,7 +165,7 @@ class Curve(Callback):
 
 
 class EarlyEnd(Callback):
-    """Ends a run whose validation macro-F1 is at least `until` twice in a row, after the fall of the learning rate.
+    """Ends a run whose validation macro-F1 is at least `until`, after the fall of the learning rate.
 
     until: percent, or None for all steps. hold: of the recipe; the fall takes the same part of a shortened run, or half
     of it with a recipe that does not hold the rate. check_every: steps between validations; a run ends with one.
@@ -174,13 +174,12 @@ class EarlyEnd(Callback):
     def __init__(self, until: float | None, hold: float, check_every: int) -> None:
         self.until, self.hold, self.check_every = until, hold, check_every
         self.steps: int | None = None  # of the shortened run
-        self.before = 0.0  # score of the validation before
 
     def state_dict(self) -> dict[str, Any]:
-        return {"steps": self.steps, "before": self.before}
+        return {"steps": self.steps}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.steps, self.before = state["steps"], state["before"]
+        self.steps = state["steps"]
 
     def on_train_start(self, trainer: L.Trainer, learner: L.LightningModule) -> None:
         assert isinstance(learner, Learner)
@@ -190,10 +189,9 @@ class EarlyEnd(Callback):
     def on_validation_end(self, trainer: L.Trainer, learner: L.LightningModule) -> None:
         assert isinstance(learner, Learner)
         score = float(trainer.callback_metrics["f1"])
-        if self.until is not None and self.steps is None and min(score, self.before) >= self.until:
+        if self.until is not None and self.steps is None and score >= self.until:
             checks = math.ceil(trainer.global_step / max(self.hold, 0.5) / self.check_every)
             self.steps = learner.steps = min(learner.steps, checks * self.check_every)
-        self.before = score
         trainer.should_stop = trainer.global_step >= learner.steps
 
 
