@@ -51,11 +51,22 @@ def main() -> None:
 
 
 def own_columns(results: pd.DataFrame) -> pd.DataFrame:
-    """Results with the preset of the dataset, and the other modality (missing for image+caption)."""
+    """Results with the preset of the dataset, the other modality (missing for image+caption), and the number of
+    different unlabelled pairs that a run chooses from."""
     folders = {name: Path(read_config(DOCS / "results" / name)["data"]).name for name in results["name"].unique()}
     presets = results["name"].map(lambda name: "strict" if folders[name].endswith("-strict") else "default")
     other = results["setting"].map({"image": "caption", "caption": "image"})
-    return results.assign(preset=presets, data=results["name"].map(folders), other=results["test_setting"] == other)
+    pairs = results.apply(unlabelled_pairs, axis=1)
+    return results.assign(
+        preset=presets, data=results["name"].map(folders), other=results["test_setting"] == other, pairs=pairs
+    )
+
+
+def unlabelled_pairs(row: pd.Series) -> str:
+    if row["method"] not in ("consistency", "mismatched"):
+        return ""
+    number = json.loads(row["config"])["training"]["unlabelled"]
+    return "new in every step" if number is None else f"{number:,}"
 
 
 def spread(values: pd.Series) -> str:
@@ -87,8 +98,8 @@ def other_modality_table(rows: pd.DataFrame) -> str:
     """Scores in the modality of training and in the other one, by method."""
     single = rows[rows["setting"].isin(["image", "caption"]) & (rows["own"] | rows["other"])]
     lines = []
-    for (task, setting, method), cell in single.groupby(["task", "setting", "method"], sort=False):
-        line = {"task": task, "trained on": setting, "method": method, "seeds": cell["seed"].nunique()}
+    for (task, setting, method, pairs), cell in single.groupby(["task", "setting", "method", "pairs"], sort=False):
+        line = {"task": task, "trained on": setting, "method": method, "pairs": pairs, "seeds": cell["seed"].nunique()}
         for head, chosen in (("own", cell["own"]), ("other", cell["other"])):
             for split in TEST_SPLITS:
                 line[f"{head}, {split}"] = spread(cell.loc[chosen & (cell["split"] == split), "macro_f1"])
@@ -144,7 +155,8 @@ def format_table(frame: pd.DataFrame) -> str:
 
 def save_transfer_figure(rows: pd.DataFrame) -> None:
     """docs/transfer.png: scores in the other modality, out of distribution, with and without consistency."""
-    other = rows[rows["other"] & (rows["split"] == "test_ood")]
+    whole = rows["pairs"].isin(["", "new in every step"])
+    other = rows[rows["other"] & (rows["split"] == "test_ood") & whole]
     if other.empty:
         return
     other = other.assign(trained="trained on " + other["setting"].astype(str) + "s")

@@ -159,7 +159,8 @@ def auxiliary_targets(
         tokens[row, 3], nouns = query_targets[query]
         for place, (offset, names) in enumerate(nouns):
             offsets[row, place], objects[row, place] = offset, names
-    pair_nouns = [pair[0] if set(pair[0].split(" ")) <= set(SINGULAR) else "" for pair in pairs]
+    first = [" ".join(pair[:1]) for pair in pairs]  # "" for pairs of no value
+    pair_nouns = [item if set(item.split(" ")) <= set(SINGULAR) else "" for item in first]
     unseen = unseen_words(tokens, pair_nouns)
     return AuxiliaryTargets(tokens, unseen, values, offsets, objects, object_targets(tokenizer, captions))
 
