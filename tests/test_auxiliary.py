@@ -82,12 +82,12 @@ def test_nouns_are_those_that_describe_an_object(task: str, setting: str) -> Non
             assert values[~values.isnan()].tolist() == expected[words_of(batch.objects[row, place])]
 
 
-@pytest.mark.parametrize("task", PAPER)
+@pytest.mark.parametrize("task", (*PAPER, "binding"))
 def test_unseen_words_are_the_held_out_numbers_of_a_noun(task: str) -> None:
     maker = generator(TASKS[task].Config())
     examples = Examples(stream_examples(maker, 0, 4000), WORDS, VisualSettings("regions", RegionSettings()))
     held_out: dict[str, set[str]] = {}
-    if task == "cardinality":  # the only one of these tasks whose pairs name a noun
+    if task == "cardinality":  # only its pairs say something about a noun
         for noun, number in maker.sampler.held_out()["pairs"]:
             held_out.setdefault(noun, set()).add(number)
     unseen = torch.from_numpy(examples.auxiliary.unseen)

@@ -33,6 +33,7 @@ from train.data.inputs import IGNORED, NAME_TOKENS, PAIR_TOKENS, Inputs
 from train.data.text import WordTokenizer, predicate, split_caption, tokenise
 from travlr.scene import COLOURS, SHAPES, SIZES, World, column_name, row_name
 from travlr.tasks import parse_query, task_class
+from travlr.tasks.base import BaseTask
 
 SINGULAR = {word: word for word in (*COLOURS, *SHAPES, *SIZES)} | {f"{shape}s": shape for shape in SHAPES}
 
@@ -159,10 +160,17 @@ def auxiliary_targets(
         tokens[row, 3], nouns = query_targets[query]
         for place, (offset, names) in enumerate(nouns):
             offsets[row, place], objects[row, place] = offset, names
-    first = [" ".join(pair[:1]) for pair in pairs]  # "" for pairs of no value
-    pair_nouns = [item if set(item.split(" ")) <= set(SINGULAR) else "" for item in first]
-    unseen = unseen_words(tokens, pair_nouns)
+    unseen = unseen_words(tokens, [noun_of(task, pair) for task, pair in zip(tasks, pairs, strict=True)])
     return AuxiliaryTargets(tokens, unseen, values, offsets, objects, object_targets(tokenizer, captions))
+
+
+def noun_of(task: type[BaseTask], pair: Sequence[str]) -> str:
+    """The noun that a pair says something about, or "" for pairs without.
+
+    A noun that is itself a target, as a colour of `binding` is, does not count: no other word would be wrong.
+    """
+    noun = " ".join(pair[:1])  # "" for pairs of no value
+    return noun if set(noun.split(" ")) <= set(SINGULAR) and noun not in task.auxiliary_words(tuple(pair)) else ""
 
 
 def unseen_words(words: np.ndarray, nouns: Sequence[str]) -> np.ndarray:
