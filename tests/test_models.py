@@ -756,3 +756,9 @@ def test_first_heads_attend_to_the_tokens_before(name: str) -> None:
     for head in range(attention.heads):
         scores = query[:, head] @ key[:, head].T
         assert scores.argmax(1)[head + 1 :].tolist() == list(range(60 - head - 1))
+
+
+def test_start_positions_leaves_attention_of_users_alone() -> None:
+    model: Any = make_model("bert", "tiny", vocabulary=50)
+    model.bert.encoder.layer[0].attention.self = torch.nn.Identity()
+    start_positions(model)

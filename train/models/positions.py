@@ -34,8 +34,7 @@ def start_positions(model: Model) -> None:
             rates = 10_000 ** (-torch.arange(0, width, 2) / width)
             table[0, 1:] = initial_std(width) * torch.cat([waves(axis.flatten(), rates) for axis in axes], 1)
     for name, module in model.named_modules():
-        if name.endswith(".layer.0.attention.self"):
-            assert isinstance(module, Attention)
+        if name.endswith(".layer.0.attention.self") and isinstance(module, Attention):  # users' models have others
             look_back(module)
 
 
