@@ -87,8 +87,8 @@ def tune(config: Tuning, log: Log = print, experiment: str | None = None) -> lis
     if is_finished(folder):
         log(f"{folder}: finished before; its results follow")
         return read_results(folder)
-    start_run(folder.parent, settings, str(source.folder))
     stream = training_stream(config, source, chat)
+    start_run(folder.parent, settings, str(source.folder))
     tokens = config.max_tokens or 2 * longest_reply(stream, chat.tokenizer)
     if not (folder / CURVE).is_file():
         begin_texts(chat)

@@ -114,7 +114,7 @@ def _plain_number(value: Any) -> Any:
 def write_curve(folder: Path, points: Sequence[Mapping[str, float | None]]) -> None:
     """Write the training curve: one row per point, with columns such as step, loss and validation_f1."""
     names = list(dict.fromkeys(name for point in points for name in point))
-    with open(Path(folder) / CURVE, "w", encoding="utf-8", newline="") as file:
+    with replace_file(Path(folder) / CURVE) as temporary, open(temporary, "w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, names, lineterminator="\n")
         writer.writeheader()
         writer.writerows(points)
