@@ -81,7 +81,7 @@ def test_card_has_the_scores_and_the_command(finished: Path) -> None:
     assert fingerprint(config, record["config"]["dataset"]) == record["config"]
 
 
-LABELS = ("answer", "targets", "pair", "values", "objects", "sides")
+LABELS = ("answer", "targets", "pair", "unseen", "values", "objects", "nouns", "sides")
 
 
 @pytest.mark.parametrize("model", MODELS)
