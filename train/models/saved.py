@@ -129,7 +129,5 @@ def save_model(learner: nn.Module, folder: Path) -> None:
 def load_weights(learner: nn.Module, folder: Path) -> None:
     """Load what `save_model` wrote. Raises `OSError`, `SafetensorError` or `RuntimeError` for other weights."""
     own_names = {name: own for own, name in saved_names(learner).items()}
-    tensors = load_file(folder / WEIGHTS)
-    if (folder / HEADS).is_file():  # earlier runs have one file, with our own names
-        tensors |= load_file(folder / HEADS)
+    tensors = load_file(folder / WEIGHTS) | load_file(folder / HEADS)
     learner.load_state_dict({own_names.get(name, name): tensor for name, tensor in tensors.items()})
