@@ -90,11 +90,11 @@ def test_unseen_words_are_the_held_out_numbers_of_a_noun(task: str) -> None:
     if task == "cardinality":  # only its pairs say something about a noun
         for noun, number in maker.sampler.held_out()["pairs"]:
             held_out.setdefault(noun, set()).add(number)
-    unseen = torch.from_numpy(examples.auxiliary.unseen)
-    for row, pair in enumerate(examples.pairs):
+    targets = examples.auxiliary
+    for noun, pair in zip(targets.nouns, examples.pairs, strict=True):
         expected = held_out.get(pair[0], set())
         for place in (0, 1, 3):  # the pair's number twice, and the query's
-            assert set(words_of(unseen[row, place]).split()) == expected
+            assert set(words_of(torch.from_numpy(targets.unseen[noun][place])).split()) == expected
 
 
 def test_loss_says_nothing_about_unseen_words() -> None:
@@ -104,3 +104,5 @@ def test_loss_says_nothing_about_unseen_words() -> None:
     assert logits.grad is not None
     without_gradient = [sorted(row.nonzero().flatten().tolist()) for row in (logits.grad == 0).all(1)]
     assert without_gradient == [[2, 5], [7], []]
+    masked = without_unseen(logits, unseen).flatten(0, 1)
+    assert torch.nn.functional.cross_entropy(masked, masked.softmax(-1)).isfinite()

@@ -115,11 +115,12 @@ def test_auxiliary_values_are_those_of_the_scene(task: str) -> None:
 @pytest.mark.parametrize("task", PAPER)
 def test_paired_inputs_show_one_modality_each_and_no_truth(task: str, setting: str) -> None:
     raw, rows = stream_examples(generator(TASKS[task].Config()), 0, 60), np.arange(60)
-    sides = paired_inputs(Examples(raw, WORDS, SIGHT), rows, setting)
-    others = raw.pairs[::-1]  # answers and pairs of other examples: nothing may change
-    false = paired_inputs(Examples(replace(raw, answers=~raw.answers, pairs=others), WORDS, SIGHT), rows, setting)
-    for side, other in zip(sides, false, strict=True):
-        for name in ("tokens", "features", "targets", "objects"):
+    labelled = Examples(raw, WORDS, SIGHT).auxiliary
+    sides = paired_inputs(Examples(raw, WORDS, SIGHT), rows, setting, labelled)
+    others = [[pair[0], *pair[:0:-1]] for pair in raw.pairs]  # other answers and pairs: nothing may change
+    false = Examples(replace(raw, answers=~raw.answers, pairs=others), WORDS, SIGHT)
+    for side, other in zip(sides, paired_inputs(false, rows, setting, labelled), strict=True):
+        for name in ("tokens", "features", "targets", "objects", "unseen"):
             assert getattr(side, name).equal(getattr(other, name))
         assert side.answer is None and side.pair is None and side.values is None
     by_name = dict(zip((setting, "caption" if setting == "image" else "image"), sides, strict=True))
@@ -171,7 +172,7 @@ def test_consistency_loss_teaches_the_other_side_alone(setting: str, monkeypatch
     examples = Examples(stream_examples(generator(TASKS["cardinality"].Config()), 0, 8), WORDS, SIGHT)
     own, other = (
         replace(side, features=side.features.requires_grad_())
-        for side in paired_inputs(examples, np.arange(8), setting)
+        for side in paired_inputs(examples, np.arange(8), setting, examples.auxiliary)
         if side.features is not None
     )
     calls: list[tuple[bool, tuple[torch.Tensor, ...]]] = []

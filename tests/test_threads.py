@@ -41,7 +41,7 @@ def learner_and_batch(sees: str, model: str, count: int = 13) -> tuple[Learner, 
     examples = Examples(stream_examples(generator(Cardinality()), 0, count + count % 2), WORDS, visual)
     rows, shown = np.arange(count), np.ones(count, bool)
     batch = examples.with_targets(examples.inputs(rows, shown, shown), rows, shown, shown)
-    batch = replace(batch, sides=paired_inputs(examples, rows, "caption"))
+    batch = replace(batch, sides=paired_inputs(examples, rows, "caption", examples.auxiliary))
     torch.manual_seed(0)
     dimension: dict[str, Any] = {"feature_width": examples.regions.dimension} if examples.regions is not None else {}
     learner = Learner(make_model(model, "tiny", vocabulary=WORDS.size, **dimension), Run().details, 1e-3, 1, 0)

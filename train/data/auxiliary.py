@@ -23,7 +23,7 @@ two numbers apart does so for pairs that are held out of training, too.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -43,7 +43,8 @@ class AuxiliaryTargets:
     """Auxiliary targets of N examples. Targets are token ids, `IGNORED` for no target.
 
     pairs: (N, 4): the word that would make the query true (relation, number, quantifier or comparison), the pair's two
-    values, and the word of the query. unseen: (N, 4, U), see `unseen_words`.
+    values, and the word of the query.
+    nouns: of each example, see `noun_of`. unseen: of each noun, see `unseen_words`.
     values: (N, 2) float32, the two values as numbers, columns and rows counted from 1; NaN for words, and without a
     second value.
     end_offsets: (N, K), distance of the last token of each of the query's objects from the end of the text; 0 where
@@ -53,7 +54,8 @@ class AuxiliaryTargets:
     """
 
     pairs: np.ndarray
-    unseen: np.ndarray
+    nouns: Sequence[str]
+    unseen: Mapping[str, np.ndarray]
     values: np.ndarray
     end_offsets: np.ndarray
     query_objects: np.ndarray
@@ -79,12 +81,17 @@ class AuxiliaryTargets:
         return replace(
             inputs,
             pair=torch.from_numpy(pairs),
-            unseen=torch.from_numpy(self.unseen[rows]),
+            unseen=self.unseen_of(self.nouns[row] for row in rows),
             values=torch.from_numpy(self.values[rows]),
             targets=torch.from_numpy(targets),
             objects=torch.from_numpy(shown),
             nouns=torch.from_numpy(nouns),
         )
+
+    def unseen_of(self, nouns: Iterable[str]) -> torch.Tensor:
+        """(B, 4, U), the unseen words of B nouns. Of a noun that no example has, all words count as seen."""
+        nothing = np.full_like(next(iter(self.unseen.values())), IGNORED)
+        return torch.from_numpy(np.stack([self.unseen.get(noun, nothing) for noun in nouns]))
 
 
 @dataclass(frozen=True)
@@ -157,11 +164,14 @@ def auxiliary_targets(
         words, numbers = words[: PAIR_TOKENS - 1], numbers[:2]  # of longer pairs, the first two values
         tokens[row, : len(words)] = words
         values[row, : len(numbers)] = numbers
-        tokens[row, 3], nouns = query_targets[query]
-        for place, (offset, names) in enumerate(nouns):
+        tokens[row, 3], things = query_targets[query]
+        for place, (offset, names) in enumerate(things):
             offsets[row, place], objects[row, place] = offset, names
-    unseen = unseen_words(tokens, [noun_of(task, pair) for task, pair in zip(tasks, pairs, strict=True)])
-    return AuxiliaryTargets(tokens, unseen, values, offsets, objects, object_targets(tokenizer, captions))
+    nouns_of_pairs = [noun_of(task, pair) for task, pair in zip(tasks, pairs, strict=True)]
+    unseen = unseen_words(tokens, nouns_of_pairs)
+    return AuxiliaryTargets(
+        tokens, nouns_of_pairs, unseen, values, offsets, objects, object_targets(tokenizer, captions)
+    )
 
 
 def noun_of(task: type[BaseTask], pair: Sequence[str]) -> str:
@@ -173,25 +183,23 @@ def noun_of(task: type[BaseTask], pair: Sequence[str]) -> str:
     return noun if set(noun.split(" ")) <= set(SINGULAR) and noun not in task.auxiliary_words(tuple(pair)) else ""
 
 
-def unseen_words(words: np.ndarray, nouns: Sequence[str]) -> np.ndarray:
-    """(N, P, U): of each of P places, words that examples of other nouns have there, but no example of this noun.
+def unseen_words(words: np.ndarray, nouns: Sequence[str]) -> dict[str, np.ndarray]:
+    """Of each noun, (P, U): at each of P places, words that examples of other nouns have there, but no example of it.
 
     words: (N, P), targets. nouns: (N,), the noun of each pair, "" for pairs without. Padded with `IGNORED`.
 
     If octagons are never three in training, because this pair is held out, then "three" is not a wrong answer about
     octagons: nothing is known about it. A model that learned it as a wrong one would fail on the held-out pair.
     """
-    names = np.unique(np.array(nouns), return_inverse=True)[1]
-    unseen = [
-        [np.setdiff1d(at_place, at_place[names == name]) for at_place in words.T]
-        for name in range(names.max(initial=-1) + 1)
-    ]
-    most = max((len(missing) for of_noun in unseen for missing in of_noun), default=0)
-    table = np.full((len(unseen), words.shape[1], most), IGNORED)
-    for of_noun, row in zip(unseen, table, strict=True):
-        for missing, place in zip(of_noun, row, strict=True):
-            place[: len(missing)] = missing
-    return table[names]
+    of_each = np.array(nouns)
+    unseen = {
+        noun: [np.setdiff1d(at_place, at_place[of_each == noun]) for at_place in words.T] for noun in sorted(set(nouns))
+    }
+    most = max((len(missing) for of_noun in unseen.values() for missing in of_noun), default=0)
+    return {
+        noun: np.array([np.pad(missing, (0, most - len(missing)), constant_values=IGNORED) for missing in of_noun])
+        for noun, of_noun in unseen.items()
+    }
 
 
 def check_auxiliary_words(queries: Sequence[str], pairs: Sequence[Sequence[str]], answers: np.ndarray) -> None:

@@ -11,7 +11,7 @@ from itertools import islice
 import numpy as np
 
 from train.config import VALIDATION, Run
-from train.data.auxiliary import check_auxiliary_words
+from train.data.auxiliary import AuxiliaryTargets, check_auxiliary_words
 from train.data.batching import shuffled_batches, sorted_batches, visible_modalities
 from train.data.examples import Examples, RawExamples, VisualSettings
 from train.data.inputs import Inputs
@@ -142,17 +142,19 @@ def _streamed(data: RunData) -> Schedule:
         raw = stream_examples(maker, numbers[0], numbers[-1] + 1).take(numbers - numbers[0])
         if config.method == "mismatched":
             raw = replace(raw, grid=np.roll(raw.grid, rows // 2, axis=0))
-        return _with_sides(data, batches, data.prepared(raw), epoch)
+        return _with_sides(data, batches, data.prepared(raw), examples.auxiliary, epoch)
 
     return Schedule(batches, per_epoch * accumulate, steps, per_epoch, accumulate, None)
 
 
-def _with_sides(data: RunData, batches: Iterator[Inputs], unlabelled: Examples, epoch: int) -> Iterator[Inputs]:
+def _with_sides(
+    data: RunData, batches: Iterator[Inputs], unlabelled: Examples, labelled: AuxiliaryTargets, epoch: int
+) -> Iterator[Inputs]:
     """The batches, each with an equal number of unlabelled examples in `sides`."""
     order = random_of(data.run.seed, 6, epoch).permutation(len(unlabelled))
     for number, batch in enumerate(batches):
         rows = order[number * len(batch) : (number + 1) * len(batch)]
-        yield replace(batch, sides=paired_inputs(unlabelled, rows, data.run.setting))
+        yield replace(batch, sides=paired_inputs(unlabelled, rows, data.run.setting, labelled))
 
 
 def _split_examples(data: RunData) -> Examples:

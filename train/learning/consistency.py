@@ -17,6 +17,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
+from train.data.auxiliary import AuxiliaryTargets
 from train.data.batching import visible_modalities
 from train.data.examples import Examples
 from train.data.inputs import IGNORED, Inputs
@@ -24,18 +25,22 @@ from train.data.inputs import IGNORED, Inputs
 OTHER = {"image": "caption", "caption": "image"}
 
 
-def paired_inputs(examples: Examples, rows: np.ndarray, setting: str) -> tuple[Inputs, Inputs]:
-    """Unlabelled examples `rows` (B,) in the training setting, and in the other modality.
+def paired_inputs(
+    examples: Examples, rows: np.ndarray, setting: str, labelled: AuxiliaryTargets
+) -> tuple[Inputs, Inputs]:
+    """Unlabelled examples `rows` (B,) in the training setting, and in the other modality. labelled: the targets of
+    labelled examples, which say what words training has for a noun.
 
     `targets` is 0 at the tokens of queried objects, which both sides have in the same order, and `IGNORED` elsewhere.
     `objects`, which the text itself contains, stays.
     """
     sides = []
+    unseen = labelled.unseen_of(examples.auxiliary.nouns[row] for row in rows)
     for side in (setting, OTHER[setting]):
         image, caption = visible_modalities(side, rows)
         inputs = examples.inputs(rows, image, caption)
-        labelled = examples.auxiliary(inputs, rows, examples.text_rows(rows, caption))
-        assert labelled.targets is not None
-        places = torch.where(labelled.targets == IGNORED, IGNORED, 0)
-        sides.append(replace(inputs, answer=None, targets=places, objects=labelled.objects))
+        full = examples.auxiliary(inputs, rows, examples.text_rows(rows, caption))
+        assert full.targets is not None
+        places = torch.where(full.targets == IGNORED, IGNORED, 0)
+        sides.append(replace(inputs, answer=None, targets=places, unseen=unseen, objects=full.objects))
     return sides[0], sides[1]

@@ -49,13 +49,22 @@ def used_tokens(batch: Inputs) -> Tensor:
 
 
 def without_unseen(logits: Tensor, unseen: Tensor | None) -> Tensor:
-    """Logits (…, V), -inf for the words `unseen` (…, U), so that the loss says nothing about them."""
+    """Logits (…, V) float32, lowest for the words `unseen` (…, U), so that the loss says nothing about them."""
     if unseen is None:
         return logits
     words = logits.shape[-1]
-    mask = logits.new_zeros(*logits.shape[:-1], words + 1)  # one more place, for what pads
-    mask.scatter_(-1, unseen.masked_fill(unseen == IGNORED, words), -torch.inf)
-    return logits + mask[..., :words]
+    mask = logits.new_zeros(*logits.shape[:-1], words + 1, dtype=torch.bool)  # one more place, for what pads
+    mask.scatter_(-1, unseen.masked_fill(unseen == IGNORED, words), True)
+    # Not -inf, whose product with a target of 0 is not a number.
+    return logits.masked_fill(mask[..., :words], torch.finfo(logits.dtype).min)
+
+
+def unseen_values(targets: Tensor, unseen: Tensor | None) -> Tensor | None:
+    """(P, U), the unseen words at the P positions of `targets` (B, L), which are values of the pair."""
+    if unseen is None:
+        return None
+    example, position = (targets != IGNORED).nonzero(as_tuple=True)
+    return unseen[example, (targets != IGNORED).cumsum(1)[example, position]]  # 1 or 2: the place in `pair`
 
 
 class Learner(L.LightningModule):
@@ -124,12 +133,10 @@ class Learner(L.LightningModule):
         return 2 * functional.binary_cross_entropy_with_logits(logits, truth)
 
     def _word_loss(self, encoded: Encoded, targets: Tensor, unseen: Tensor | None) -> Tensor:
-        example, position = (targets != IGNORED).nonzero(as_tuple=True)
-        logits = self.words(encoded.text[example, position], self.model.embeddings).float()
-        if unseen is not None:
-            value = (targets != IGNORED).cumsum(1)[example, position]  # 1 or 2: its place in `pair`
-            logits = without_unseen(logits, unseen[example, value])
-        return functional.cross_entropy(logits, targets[example, position])
+        logits = self.words(encoded.text[targets != IGNORED], self.model.embeddings).float()
+        return functional.cross_entropy(
+            without_unseen(logits, unseen_values(targets, unseen)), targets[targets != IGNORED]
+        )
 
     def _value_loss(self, encoded: Encoded, targets: Tensor, values: Tensor, has_value: Tensor) -> Tensor:
         """Of the pair's values, as the first token and as the objects of the query predict them."""
@@ -158,10 +165,10 @@ class Learner(L.LightningModule):
         (`train.learning.consistency`). own: the side of the training setting."""
         self.model.eval()
         with torch.no_grad():
-            targets = self._predictions(encode(self.model, own, used_tokens(own)), own.targets)
+            targets = self._predictions(encode(self.model, own, used_tokens(own)), own)
         self.model.train()
         encoded = encode(self.model, other, used_tokens(other))
-        *logits, values = self._predictions(encoded, other.targets)
+        *logits, values = self._predictions(encoded, other)
         *target_logits, target_values = targets
         losses = [functional.cross_entropy(p, t.softmax(-1)) for p, t in zip(logits, target_logits, strict=True)]
         losses.append(functional.smooth_l1_loss(values, target_values))
@@ -169,16 +176,17 @@ class Learner(L.LightningModule):
             losses.append(self._object_loss(encoded, other.objects))
         return torch.stack(losses).sum()
 
-    def _predictions(self, encoded: Encoded, targets: Tensor | None) -> tuple[Tensor, ...]:
-        """Logits of the answer (B, 2), of the pair (4 B, V), of the words at the P positions of `targets` (P, V), and
+    def _predictions(self, encoded: Encoded, inputs: Inputs) -> tuple[Tensor, ...]:
+        """Logits of the answer (B, 2), of the pair (B, 4, V), of the words at the P positions of `targets` (P, V), and
         values (2 B + P)."""
+        targets, unseen = inputs.targets, inputs.unseen
         assert targets is not None
         embeddings, first = self.model.embeddings, encoded.text[:, 0]
         query_states = encoded.text[targets != IGNORED]
-        pair = self.pair(first, embeddings).flatten(0, 1)
+        pair = without_unseen(self.pair(first, embeddings).float(), unseen)
+        words = without_unseen(self.words(query_states, embeddings).float(), unseen_values(targets, unseen))
         values = torch.cat([self.values(first).flatten(), self.value(query_states).flatten()])
-        predictions = (self.model.head(encoded.pooled), pair, self.words(query_states, embeddings), values)
-        return tuple(tensor.float() for tensor in predictions)
+        return self.model.head(encoded.pooled).float(), pair.flatten(0, 1), words, values.float()
 
     def configure_optimizers(self) -> Any:
         decayed = [p for p in self.parameters() if p.requires_grad and p.ndim > 1]
