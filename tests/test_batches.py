@@ -59,8 +59,9 @@ def test_auxiliary_pairs_are_words_of_the_texts(task: str) -> None:
             found = np.flatnonzero(inputs.targets[row].numpy() != IGNORED)
             assert inputs.targets[row, found].tolist() == [value for value in pairs[row, 1:3] if value != IGNORED]
             things = [arg for arg in parse_query(query).args if set(str(arg).split()) & {*COLOURS, *SHAPES}]
-            names = WORDS.tokenizer.convert_ids_to_tokens(inputs.tokens[row, found].tolist())
-            assert [name.removesuffix("s") for name in names] == [str(thing).split()[-1] for thing in things]
+            ends = np.array(WORDS.tokenizer.convert_ids_to_tokens(inputs.tokens[row, found].tolist())) == "##s"
+            names = WORDS.tokenizer.convert_ids_to_tokens(inputs.tokens[row, found - ends].tolist())
+            assert names == [str(thing).split()[-1] for thing in things]
             assert inputs.objects is not None
             for end, thing in zip(found, things, strict=True):
                 assert words_at(inputs.objects[row, end]) == [word.removesuffix("s") for word in str(thing).split()]

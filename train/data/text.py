@@ -141,19 +141,20 @@ def grammar_tokenizer(task: str | None = None, caption_style: str = "sentences")
 
 def vocabulary(task: str | None, caption_style: str = "sentences") -> list[str]:
     """Every word of captions of any world and of queries of the paper's tasks, about 200, then further words of `task`
-    and of `caption_style`.
+    and of `caption_style`. Plurals of shapes are two pieces, so that "circles" has the piece "circle" of captions.
 
     The order is fixed, so that a new task or style changes no other vocabulary.
     """
     largest = World(columns=26, rows=99)
     texts = [preface(largest), "There is a circle at A 1, an orange square at B 2 and"]
     texts += [text for name in PAPER for text in _sample_texts(name)]
-    texts += [*COLOURS, *SHAPES, *(f"{shape}s" for shape in SHAPES), *SIZES]
+    texts += [*COLOURS, *SHAPES, *SIZES]
     texts += [column_name(column) for column in range(26)] + [row_name(row) for row in range(99)]
     texts += _sample_texts(task) if task else []
     texts += CAPTION_STYLES[caption_style].pieces
-    words = [word for text in texts for word in WORDS_AND_MARKS.findall(text.lower())]
-    return list(dict.fromkeys([*SPECIAL, *words]))
+    plurals = {f"{shape}s" for shape in SHAPES}
+    words = [word for text in texts for word in WORDS_AND_MARKS.findall(text.lower()) if word not in plurals]
+    return list(dict.fromkeys([*SPECIAL, *words, "##s"]))
 
 
 def predicate(query: Query) -> str:
