@@ -21,7 +21,7 @@ from train.learning.consistency import paired_inputs
 from train.models import shape_of
 from train.results.columns import main_test_setting
 
-TOKENS = 16_384  # padded tokens of a batch in evaluation
+TOKENS = 8_192  # padded tokens of a batch in evaluation
 
 
 @dataclass(frozen=True)

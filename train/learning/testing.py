@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -15,8 +16,8 @@ from train.data.examples import Examples
 from train.data.inputs import Inputs
 from train.data.pixels import Pictures
 from train.learning.batches import TOKENS, RunData, test_batches
-from train.learning.threads import encode
-from train.models.layers import Model, first_token
+from train.learning.threads import in_threads
+from train.models.layers import Model
 from train.results.baselines import BaselineScore, QueryTexts, text_baselines
 from train.results.columns import TEST_SPLITS, Row
 from train.results.predictions import predictions_table
@@ -50,25 +51,38 @@ def test_matrix(data: RunData, model: Model, device: str, precision: str) -> tup
     return rows, predictions
 
 
-@torch.inference_mode()
 def predict(
     model: Model, examples: Examples, settings: Sequence[str], device: torch.device, precision: str
 ) -> dict[str, np.ndarray]:
     """Log-odds of true, (N,) float32, in each setting."""
+
+    def predict_batch(batch: tuple[str, np.ndarray, Inputs]) -> tuple[str, np.ndarray, np.ndarray]:
+        setting, rows, inputs = batch
+        with testing(device, precision):
+            logits = model(inputs.without_labels().to(device)).float()
+            return setting, rows, (logits[:, 1] - logits[:, 0]).cpu().numpy()
+
+    if model.architecture.separate_vision:
+        batches = _batches_with_vision(model, examples, settings, device, precision)
+    else:
+        batches = ((setting, *batch) for setting in settings for batch in test_batches(examples, setting))
     log_odds = {setting: np.zeros(len(examples), np.float32) for setting in settings}
-    with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16"):
-        if model.architecture.separate_vision:
-            batches = _batches_with_vision(model, examples, settings, device)
-        else:
-            batches = ((setting, *batch) for setting in settings for batch in test_batches(examples, setting))
-        for setting, rows, inputs in batches:
-            inputs = inputs.without_labels().to(device)
-            logits = model.head(encode(model, inputs, first_token(inputs.tokens)).pooled).float()
-            log_odds[setting][rows] = (logits[:, 1] - logits[:, 0]).cpu().numpy()
+    of_each: Callable[..., Iterator[tuple[str, np.ndarray, np.ndarray]]] = in_threads if device.type == "cpu" else map
+    for setting, rows, values in of_each(predict_batch, batches):
+        log_odds[setting][rows] = values
     return log_odds
 
 
-def _batches_with_vision(model: Model, examples: Examples, settings: Sequence[str], device: torch.device) -> Batches:
+@contextlib.contextmanager
+def testing(device: torch.device, precision: str) -> Iterator[None]:
+    """How a model computes in tests. Each thread needs it."""
+    with torch.inference_mode(), torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16"):
+        yield
+
+
+def _batches_with_vision(
+    model: Model, examples: Examples, settings: Sequence[str], device: torch.device, precision: str
+) -> Batches:
     """As `test_batches`, with image states: each distinct picture, and the blank one, is encoded once for all settings.
 
     Pictures are encoded in portions, so that their states fit into memory.
@@ -76,7 +90,8 @@ def _batches_with_vision(model: Model, examples: Examples, settings: Sequence[st
 
     def encode(rows: np.ndarray, image: bool) -> torch.Tensor:
         inputs = examples.inputs(rows, np.full(len(rows), image), np.zeros(len(rows), bool))
-        return model.encode_vision(inputs.without_labels().to(device))
+        with testing(device, precision):
+            return model.encode_vision(inputs.without_labels().to(device))
 
     texts = copy.copy(examples)
     texts.pixels = None

@@ -1,7 +1,7 @@
-"""A batch in parts, which several threads compute at the same time: faster on a CPU than all cores at one product.
+"""Several threads on a CPU, each with a part of a batch, or with a batch: faster than all cores at one product.
 
-The texts of a part are of like length, so that less is padded, and a part fits the processor's cache. Backward passes
-go through the same parts. Gradients are summed in a fixed order: the same seed gives the same bits.
+The texts of a part are of like length, so that less is padded. Backward passes go through the same parts. Gradients are
+summed in a fixed order: the same seed gives the same bits.
 
 Shapes: B examples, L text tokens, H width of the model.
 """
@@ -9,10 +9,11 @@ Shapes: B examples, L text tokens, H width of the model.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from itertools import islice
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -20,7 +21,8 @@ from torch import Tensor
 from train.data.inputs import Encoded, Inputs
 from train.models.layers import Model
 
-PARTS = 2  # of a batch for each thread
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 def encode(model: Model, inputs: Inputs, used: Tensor) -> Encoded:
@@ -33,7 +35,7 @@ def encode(model: Model, inputs: Inputs, used: Tensor) -> Encoded:
     if threads == 1 or not on_cpu or len(inputs) < threads or shape.dropout or shape.attention_dropout:
         return model.encode(inputs, used)
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad and torch.is_grad_enabled()]
-    parts = [Part(model, inputs, used, rows) for rows in rows_by_length(inputs, PARTS * threads)]
+    parts = [Part(model, inputs, used, rows) for rows in rows_by_length(inputs, threads)]
     pooled, text, *inner = EncodeParts.apply(parts, pool(threads), *parameters)  # type: ignore[no-untyped-call]
     return Encoded(text, None, pooled, torch.cat(inner, 1))  # of the text, and of regions if there are any
 
@@ -47,6 +49,13 @@ def rows_by_length(inputs: Inputs, count: int) -> list[Tensor]:
     earlier = lengths[order].cumsum(0) - lengths[order]  # tokens of the rows before each
     part = earlier * count // lengths.sum()
     return [rows for number in range(count) if len(rows := order[part == number])]
+
+
+def in_threads(function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+    """`map`, with as many items at a time as torch has threads."""
+    items, threads = iter(items), torch.get_num_threads()
+    while group := list(islice(items, threads)):
+        yield from map(function, group) if threads == 1 else pool(threads).map(function, group)
 
 
 @functools.cache

@@ -162,7 +162,7 @@ def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropo
     if mask is not None:
         bias = torch.zeros(mask.shape, dtype=query.dtype, device=mask.device)
         bias = bias.masked_fill(~mask, torch.finfo(query.dtype).min)[:, None, None, :]  # (B, 1, 1, K)
-    if query.device.type == "cpu" and (query.dtype == torch.bfloat16 or dropout):
+    if query.device.type == "cpu" and (dropout or (query.dtype == torch.bfloat16 and torch.is_grad_enabled())):
         return _matmul_attention(query, key, value, bias, dropout)
     return functional.scaled_dot_product_attention(query, key, value, attn_mask=bias, dropout_p=dropout)
 

@@ -204,17 +204,19 @@ def _ink_of(data: pa.Buffer) -> np.ndarray:
     picture: pillow.Image = pillow.open(io.BytesIO(data), formats=("PNG", "JPEG"))
     if picture.mode != "P":
         picture = picture.convert("RGB").quantize(64)
-    entries = np.asarray(picture)
-    weights = _weights(bytes(picture.getpalette("RGB") or b""))
-    colours = np.bincount(entries.ravel(), minlength=256) @ weights
+    entries, weights = np.asarray(picture), _weights(bytes(picture.getpalette("RGB") or b""))
+    height, width = entries.shape
+    inked = np.flatnonzero(entries != weights.any(1).argmin())  # few pixels: most are white
+    entries, (rows, columns) = entries.ravel()[inked], np.divmod(inked, width)
     covered = weights.sum(1)[entries]
-    bands = [np.add.reduceat(covered.sum(axis), _starts(covered.shape[1 - axis])) for axis in (1, 0)]
-    return np.concatenate([colours, *bands])
+    bands = [np.bincount(bands_of(size)[at], covered, BINS) for at, size in ((rows, height), (columns, width))]
+    return np.concatenate([np.bincount(entries, minlength=256) @ weights, *bands])
 
 
-def _starts(size: int) -> np.ndarray:
-    """The first line of each band."""
-    return np.arange(BINS) * size // BINS
+@functools.cache
+def bands_of(size: int) -> np.ndarray:
+    """The band of each of `size` lines."""
+    return np.searchsorted(np.arange(BINS) * size // BINS, np.arange(size), side="right") - 1
 
 
 @functools.cache
