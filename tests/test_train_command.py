@@ -22,6 +22,7 @@ TINY = ("data=d", "size=tiny", "training.steps=3", "training.check_every=3", "op
 RUNS = {
     "table2": 144, "text_only": 24, "subsets": 144, "subsets_text": 24, "frozen": 48, "frozen_text": 8, "mixed": 48,
     "few_shot": 10, "volta": 27, "volta_8000": 9, "transfer": 48, "unlabelled": 56, "mismatched": 8,
+    "transfer_vlm": 64,
 }  # fmt: skip
 
 
@@ -49,6 +50,9 @@ def test_experiment_has_the_paper_s_runs_and_all_are_valid(name: str) -> None:
     assert math.prod(map(len, axes)) == RUNS[name]
     for place in range(max(map(len, axes))):
         combination = [axis[place % len(axis)] for axis in axes]
+        if name == "transfer_vlm":
+            train_settings(f"experiment={name}", "model=hub/chat", *combination)
+            continue
         run = train_settings(f"experiment={name}", *combination)
         assert (run.size, run.recipe) == ("small", "default")
         if not run.pairs_modalities:  # which needs new examples and auxiliary targets

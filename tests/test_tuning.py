@@ -18,6 +18,8 @@ from tests.helpers import generated, train_status
 from train.ask.chat import chat_inputs
 from train.ask.config import Evaluation
 from train.ask.evaluation import evaluate
+from train.ask.local import ChatModel
+from train.ask.requests import Reply
 from train.chat import tune as tuning
 from train.chat.config import Tuning
 from train.chat.tune import tune
@@ -25,6 +27,7 @@ from train.results.answers import read_answers
 from train.results.store import read_curve
 from travlr import Cardinality, Count, Image
 from travlr.finetuning.streams import TrainingStream
+from travlr.rewards import QUESTION
 from travlr.settings import Log
 
 pytestmark = pytest.mark.usefixtures("one_thread", "unaudited", "rules_not_fitted")
@@ -119,6 +122,36 @@ def test_tune_learns_what_evaluate_asks(
     runs = read_runs(tmp_path / "runs")
     assert set(runs.trainings["name"]) == {run.name} and set(runs.evaluations["name"]) == {again[0]["name"]}
     assert len(runs.predictions(name=run.name)) == 12
+
+
+def test_consistency_learns_its_own_replies(
+    data: Path, tmp_path: Path, batches: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unlabelled rows show the other modality, and their targets are the replies to the setting of training."""
+    folder = tmp_path / "idefics3"
+    processor = tiny_chat.saved("idefics3", folder)
+    processor.chat_template = TEMPLATE.format(image="<image>", end=processor.tokenizer.eos_token)
+    processor.save_pretrained(folder)
+    asked: list[Any] = []
+
+    def answer(self: Any, requests: Any) -> list[Reply]:
+        asked.extend(requests)
+        return [Reply(f"reply {len(asked) - len(requests) + number}") for number in range(len(requests))]
+
+    monkeypatch.setattr(ChatModel, "answer", answer)
+    rows = tune(settings(folder, data, tmp_path / "runs", method="consistency"), silent)
+    stream = list(TrainingStream(CONFIG, setting=("caption", "image"), prompt="describe").rows(0, 16))
+    own, other = stream[::2], stream[1::2]
+    for number, (tokens, labels) in enumerate((t, n) for b in batches for t, n in zip(*inputs_of(b), strict=True)):
+        labelled = number % 4 < 2
+        row, target, prompt = (own if labelled else other)[number], tokens[labels != -100], tokens[labels == -100]
+        assert prompt[prompt != processor.tokenizer.pad_token_id].tolist() == request(processor, row)
+        text = processor.tokenizer.decode(target).removesuffix(processor.tokenizer.eos_token)
+        assert text == row["completion"][0]["content"] if labelled else text.startswith("reply ")
+    questions = [(r.messages[0]["content"], r.question) for r in asked[:4]]  # in the setting of training
+    expected = [([{"type": "text", "text": own[n]["prompt"][0]["content"]}], own[n]["question"]) for n in (2, 3, 6, 7)]
+    assert questions == [(content, QUESTION.validate_json(question)) for content, question in expected]
+    assert (rows[0]["train_examples"], rows[0]["unlabelled_examples"]) == (4, 4)
 
 
 def inputs_of(batch: dict[str, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:

@@ -198,6 +198,9 @@ class Training(Settings):
         return self.examples is None
 
 
+OTHER = {"image": "caption", "caption": "image"}  # the other modality
+
+
 class AnyRun(Settings):
     """The settings that training of our models and of chat models (`train.chat`) share."""
 
@@ -281,7 +284,7 @@ class Run(AnyRun):
     def _check_consistency(self, sees: str) -> None:
         if not (self.training.streams and self.training.auxiliary_targets):
             raise ValueError(f"method={self.method}: needs training.examples=null and training.auxiliary_targets=true")
-        if sees == "nothing" or self.setting not in ("image", "caption"):
+        if sees == "nothing" or self.setting not in OTHER:
             raise ValueError(
                 f"method={self.method}: teaches a model the modality that it is not trained in; "
                 f"model={self.model} setting={self.setting} has none"

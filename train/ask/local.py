@@ -115,6 +115,13 @@ class ChatModel:
             percent = 100 * self.model_seconds / self.seconds
             self._log(f"{self.name}: the model computed in {percent:.0f} % of {self.seconds:,.0f} s")
 
+    def answer(self, batch: Sequence[Request]) -> list[Reply]:
+        """Replies to a batch of requests, in its order."""
+        replies: dict[int, Reply] = {}
+        for part, inputs in self._inputs(batch):
+            replies |= zip(map(id, part), self._answer(part, inputs), strict=True)
+        return [replies[id(request)] for request in batch]
+
     def _batches(self, requests: Iterable[Request]) -> Iterator[list[Request]]:
         waiting, size = iter(requests), self.config.batch_size or BATCH_SIZE
         while window := list(itertools.islice(waiting, WINDOW * size)):

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from train.config import ARCHITECTURES, AnyRun
+from train.config import ARCHITECTURES, OTHER, AnyRun
 from travlr.config import one_of
 from travlr.plugins import is_import
 from travlr.questions import FORMS
@@ -43,8 +43,10 @@ class ChatTraining(Settings):
 class Tuning(AnyRun):
     """The settings of one fine-tuning of a chat model."""
 
-    method: Literal["supervised", "grpo"] = Field(
-        "supervised", description="supervised, or grpo: reinforcement learning with an exact reward"
+    method: Literal["supervised", "consistency", "grpo"] = Field(
+        "supervised",
+        description="supervised; consistency: also learn from its own replies about unlabelled pairs of image and "
+        "caption; or grpo: reinforcement learning with an exact reward",
     )
     form: Annotated[str, one_of("form", FORMS)] = Field(
         "true_false", description="as for evaluate.py: true_false, choice, open or read"
@@ -62,6 +64,8 @@ class Tuning(AnyRun):
     def _fits(self) -> Tuning:
         if self.method == "grpo" and self.setting == "mixed":
             raise ValueError("setting=mixed: GRPO takes no rows with and without pictures at once; use another setting")
+        if self.method == "consistency" and self.setting not in OTHER:
+            raise ValueError(f"method=consistency: needs setting=image or caption, not {self.setting}")
         return self
 
     @property

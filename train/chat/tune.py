@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import shutil
 import sys
 import warnings
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,8 @@ from train.ask.examples import ShownExamples
 from train.ask.local import ChatModel, digest_weights
 from train.chat.adapters import adapted_layers
 from train.chat.config import Tuning
+from train.chat.consistency import OwnReplies, consistency_rows
+from train.config import OTHER
 from train.data.inputs import IGNORED
 from train.data.sources import TrainingDataset
 from train.learning.devices import accelerator, chosen_precision, gpu_names
@@ -50,7 +51,7 @@ from travlr.settings import Log
 from travlr.tasks import use_task
 
 CHECKPOINTS = "checkpoints"
-BLOCK = 256  # examples made at a time
+BLOCK = 256  # examples made at a time, whole couples
 EXCLUDED = ("runs", "data", "device")  # settings that change no result
 
 
@@ -69,7 +70,8 @@ class ReplyTrainer(trl.SFTTrainer):
         return total / ((labels != IGNORED).sum() if num_items_in_batch is None else num_items_in_batch)
 
 
-TRAINERS = {"supervised": (trl.SFTTrainer, trl.SFTConfig), "grpo": (trl.GRPOTrainer, trl.GRPOConfig)}
+SUPERVISED = (trl.SFTTrainer, trl.SFTConfig)
+TRAINERS = {"supervised": SUPERVISED, "consistency": SUPERVISED, "grpo": (trl.GRPOTrainer, trl.GRPOConfig)}
 
 
 def tune(config: Tuning, log: Log = print, experiment: str | None = None) -> list[Row]:
@@ -103,9 +105,11 @@ def tune(config: Tuning, log: Log = print, experiment: str | None = None) -> lis
     columns = {
         "experiment": experiment,
         "setting": config.setting,
+        "seed": config.seed,
         "steps": config.training.steps,
         "parameters": int(end["parameters"] or 0),
         "train_examples": int(end["train_examples"] or 0),
+        "unlabelled_examples": int(end["unlabelled_examples"] or 0),
         "train_seconds": end["train_seconds"],
         **provenance(gpu_names(device)),
     }
@@ -128,7 +132,11 @@ def tuning_fingerprint(config: Tuning, source: TrainingDataset, chat: ChatModel)
 
 def training_stream(config: Tuning, source: TrainingDataset, chat: ChatModel) -> TrainingStream:
     """New examples in the settings that the model learns from. Raises `ValueError` for a setting that it lacks."""
-    settings = ("image+caption", "image", "caption") if config.setting == "mixed" else (config.setting,)
+    settings: tuple[str, ...] = (config.setting,)
+    if config.setting == "mixed":
+        settings = ("image+caption", "image", "caption")
+    elif config.method == "consistency":
+        settings = (config.setting, OTHER[config.setting])
     if not set(settings) <= set(chat.settings):
         raise ValueError(f"setting={config.setting}: model={config.model} takes {' and '.join(chat.settings)} alone")
     return TrainingStream(source.generator.config, setting=settings, form=config.form, prompt=config.prompt)
@@ -151,18 +159,19 @@ def begin_texts(chat: ChatModel) -> None:
 
 
 def training_rows(stream: TrainingStream, first: int, as_parts: bool) -> Iterator[ChatRow]:
-    """A row for each example of a stream from `first` on. Where it has several settings, the first one is shown half of
-    the time, the others as often. as_parts: whether the model's template takes lists of parts, or texts."""
+    """A row for each example of a stream from `first` on. as_parts: whether the model's template takes lists of parts,
+    or texts."""
     each = len(stream.settings.setting)
-    for start in itertools.count(first, BLOCK):
-        rows = stream.rows(start * each, (start + BLOCK) * each)
-        for number in range(start, start + BLOCK):
-            of_example = list(itertools.islice(rows, each))
-            if not of_example:
-                return
-            draw = zlib.crc32(str(number).encode()) % 4 if each > 1 else 0
-            row = with_pictures(of_example[max(draw - 1, 0)])
+    chosen: dict[int, Callable[[Iterator[ChatRow]], Iterator[ChatRow]]] = {1: iter, 2: consistency_rows, 3: mixed_rows}
+    for start in range(first * each, stream.length, BLOCK * each):
+        for row in map(with_pictures, chosen[each](stream.rows(start, start + BLOCK * each))):
             yield {**row, **{name: _parts(row, name) for name in ("prompt", "completion") if as_parts}}
+
+
+def mixed_rows(rows: Iterator[ChatRow]) -> Iterator[ChatRow]:
+    """One of the three rows of each example: the first half of the time, the others as often."""
+    for of_example in zip(rows, rows, rows, strict=False):
+        yield of_example[max(zlib.crc32(of_example[0]["id"].encode()) % 4 - 1, 0)]
 
 
 def _parts(row: ChatRow, name: str) -> list[dict[str, Any]]:
@@ -199,14 +208,19 @@ def train(
             processing_class=chat.processor,
             **options,
         )
+        if config.method == "consistency":
+            chat.config = chat.config.changed(max_tokens=tokens)
+            trainer.data_collator = OwnReplies(trainer.data_collator, chat)
         trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     save_tuned(trainer.accelerator.unwrap_model(trainer.model), chat, config, folder)
     history = trainer.state.log_history
     points = [{name: point.get(name) for name in ("step", "loss", "reward")} for point in history if "loss" in point]
+    total, unlabelled = config.training.steps * examples, config.method == "consistency"
     end = {
         "step": trainer.state.global_step,
         "parameters": sum(p.numel() for p in trainer.model.parameters() if p.requires_grad),
-        "train_examples": config.training.steps * examples,
+        "train_examples": total // 2 if unlabelled else total,
+        "unlabelled_examples": total // 2 if unlabelled else 0,
         "train_seconds": None if checkpoint else history[-1]["train_runtime"],
     }
     write_curve(folder, [*points, end])  # last, as it says that the rest is whole
@@ -229,6 +243,7 @@ def trainer_arguments(config: Tuning, precision: str, device: str, tokens: int, 
         "save_steps": 50,
         "save_total_limit": 1,
         "ignore_data_skip": True,  # rows begin after those of the checkpoint
+        **({"remove_unused_columns": False} if config.method == "consistency" else {}),  # they say what is asked
         "report_to": [],
         "disable_tqdm": not sys.stderr.isatty(),
         # A limit could cut the tokens of pictures.

@@ -17,12 +17,11 @@ from dataclasses import replace
 import numpy as np
 import torch
 
+from train.config import OTHER
 from train.data.auxiliary import AuxiliaryTargets
 from train.data.batching import visible_modalities
 from train.data.examples import Examples
 from train.data.inputs import IGNORED, Inputs
-
-OTHER = {"image": "caption", "caption": "image"}
 
 
 def paired_inputs(
