@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
-from PIL import Image
+from PIL import Image, UnidentifiedImageError
 
 FILES = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF")  # formats that are read
 MOST_PIXELS = 1 << 26  # a larger picture cannot be read back
@@ -75,6 +75,8 @@ def read_picture(folder: Path, name: str, box: tuple[float, ...] | None = None, 
                     picture.load()
                 return data
             flat = on_white(picture)
+    except UnidentifiedImageError:  # whose message names the object that holds the bytes
+        raise ValueError(f"{name}: is no picture of a known format") from None
     except Exception as error:  # decoders raise many kinds
         raise ValueError(f"{name}: {' '.join(str(error).split()) or type(error).__name__}") from None
     if box is not None:
