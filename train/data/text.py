@@ -150,11 +150,13 @@ def vocabulary(task: str | None, caption_style: str = "sentences") -> list[str]:
     texts += [text for name in PAPER for text in _sample_texts(name)]
     texts += [*COLOURS, *SHAPES, *SIZES]
     texts += [column_name(column) for column in range(26)] + [row_name(row) for row in range(99)]
-    texts += _sample_texts(task) if task else []
-    texts += CAPTION_STYLES[caption_style].pieces
+    further = [*(_sample_texts(task) if task else []), *CAPTION_STYLES[caption_style].pieces]
     plurals = {f"{shape}s" for shape in SHAPES}
-    words = [word for text in texts for word in WORDS_AND_MARKS.findall(text.lower()) if word not in plurals]
-    return list(dict.fromkeys([*SPECIAL, *words, "##s"]))
+    words, others = (
+        [word for text in some for word in WORDS_AND_MARKS.findall(text.lower()) if word not in plurals]
+        for some in (texts, further)
+    )
+    return list(dict.fromkeys([*SPECIAL, *words, "##s", *others]))
 
 
 def predicate(query: Query) -> str:
