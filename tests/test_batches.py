@@ -14,14 +14,15 @@ from render.text import parse_caption
 from train.config import Optimiser, Recipe, RegionSettings, Run, Training
 from train.data.batching import visible_modalities
 from train.data.examples import Examples, VisualSettings
-from train.data.inputs import IGNORED
+from train.data.inputs import IGNORED, Inputs
+from train.data.pixels import normalise_pixels, scale_picture
 from train.data.sources import stream_examples
 from train.data.text import WordTokenizer, grammar_tokenizer
 from train.learning.batches import RunData, count_examples, training_schedule
 from train.learning.consistency import paired_inputs
 from train.learning.module import Learner
 from train.models import make_model
-from travlr import Count, Generator, Spatiality
+from travlr import Cardinality, Count, Generator, Spatiality
 from travlr.generate import generator
 from travlr.scene import COLOURS, SHAPES, World
 from travlr.tasks import PAPER, TASKS, parse_query
@@ -117,12 +118,12 @@ def test_auxiliary_values_are_those_of_the_scene(task: str) -> None:
 def test_paired_inputs_show_one_modality_each_and_no_truth(task: str, setting: str) -> None:
     raw, rows = stream_examples(generator(TASKS[task].Config()), 0, 60), np.arange(60)
     labelled = Examples(raw, WORDS, SIGHT).auxiliary
-    sides = paired_inputs(Examples(raw, WORDS, SIGHT), rows, setting, labelled)
+    sides = [side.looked_up() for side in paired_inputs(Examples(raw, WORDS, SIGHT), rows, setting, labelled)]
     others = [[pair[0], *pair[:0:-1]] for pair in raw.pairs]  # other answers and pairs: nothing may change
     false = Examples(replace(raw, answers=~raw.answers, pairs=others), WORDS, SIGHT)
     for side, other in zip(sides, paired_inputs(false, rows, setting, labelled), strict=True):
         for name in ("tokens", "features", "targets", "objects", "unseen"):
-            assert getattr(side, name).equal(getattr(other, name))
+            assert getattr(side, name).equal(getattr(other.looked_up(), name))
         assert side.answer is None and side.pair is None and side.values is None
     by_name = dict(zip((setting, "caption" if setting == "image" else "image"), sides, strict=True))
     plain = Examples(raw, WORDS, SIGHT)
@@ -173,7 +174,7 @@ def test_consistency_loss_teaches_the_other_side_alone(setting: str, monkeypatch
     examples = Examples(stream_examples(generator(TASKS["cardinality"].Config()), 0, 8), WORDS, SIGHT)
     own, other = (
         replace(side, features=side.features.requires_grad_())
-        for side in paired_inputs(examples, np.arange(8), setting, examples.auxiliary)
+        for side in map(Inputs.looked_up, paired_inputs(examples, np.arange(8), setting, examples.auxiliary))
         if side.features is not None
     )
     calls: list[tuple[bool, tuple[torch.Tensor, ...]]] = []
@@ -257,7 +258,7 @@ def test_training_schedule_repeats_unlabelled_pairs_beyond_their_number(
 def test_mismatched_pairs_show_pictures_of_other_examples() -> None:
     maker = generator(TASKS["cardinality"].Config())
     batches = [
-        next(training_schedule(parts_of(maker, training=SIX, method=method)).epoch(0))
+        next(training_schedule(parts_of(maker, training=SIX, method=method)).epoch(0)).looked_up()
         for method in ("consistency", "mismatched")
     ]
     sides = [batch.sides for batch in batches]
@@ -267,6 +268,33 @@ def test_mismatched_pairs_show_pictures_of_other_examples() -> None:
     assert image.features is not None and other_image.features is not None
     equal = [torch.equal(one, other) for one, other in zip(image.features, other_image.features, strict=False)]
     assert image.features.shape != other_image.features.shape or not any(equal)
+
+
+@pytest.mark.parametrize(("sees", "most"), [("regions", 250), ("pixels", 250)])
+def test_batch_travels_as_rows_of_tables(sees: str, most: int) -> None:
+    """And is the same on the device as what is looked up at once."""
+    raw, rows = stream_examples(generator(Cardinality()), 0, 60), np.arange(60)
+    examples = Examples(raw, WORDS, VisualSettings(sees, RegionSettings(), side=192))
+    shown = rows % 3 > 0  # others are blank
+    batch, whole = examples.batch(rows, shown, ~shown), examples.inputs(rows, shown, ~shown)
+    names = ("features", "boxes", "region_mask") if sees == "regions" else ("pixels",)
+    on_device = batch.to("cpu")
+    assert all(getattr(on_device, name).equal(getattr(whole, name)) for name in names)
+    if sees == "regions":
+        assert examples.regions is not None
+        features = examples.regions.take(np.where(shown, rows, -1))[0]
+        np.testing.assert_array_equal(whole.features, features)
+    else:
+        assert whole.pixels is not None and raw.renderer is not None
+        full = raw.renderer.arrays(raw.grid)
+        expected = normalise_pixels(np.stack([scale_picture(picture, 192) for picture in full]))
+        np.testing.assert_allclose(whole.pixels[shown], expected[shown], atol=1e-5)
+        assert (whole.pixels[~shown] == normalise_pixels(np.full((1, 1, 1, 3), 255, np.uint8))).all()
+    travels = [tensor for name in names if (tensor := getattr(batch, name)) is not None]
+    travels += [lookup.rows for lookup in (batch.lookups or {}).values()]
+    assert sum(tensor.nbytes for tensor in travels) <= most * len(rows)
+    part = batch.take(slice(3, 9)).to("cpu")
+    assert all(getattr(part, name).equal(getattr(whole, name)[3:9]) for name in names)
 
 
 def test_training_schedule_refuses_more_steps_than_scenes() -> None:

@@ -45,7 +45,7 @@ def learner_and_batch(sees: str, model: str, count: int = 13) -> tuple[Learner, 
     torch.manual_seed(0)
     dimension: dict[str, Any] = {"feature_width": examples.regions.dimension} if examples.regions is not None else {}
     learner = Learner(make_model(model, "tiny", vocabulary=WORDS.size, **dimension), Run().details, 1e-3, 1, 0)
-    return learner.train(), batch
+    return learner.train(), batch.looked_up()
 
 
 def gradients(learner: Learner, batch: Inputs, threads: int, precision: torch.dtype) -> tuple[torch.Tensor, ...]:

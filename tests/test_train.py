@@ -219,7 +219,8 @@ def test_setting_hides_the_other_modality() -> None:
     words = WordTokenizer(grammar_tokenizer())
 
     def batch(setting: str, **changes: Any) -> dict[str, Any]:
-        parts = vars(next(batches_of_test(Examples(replace(raw, **changes), words, SIGHT), setting))[1])
+        _, inputs = next(batches_of_test(Examples(replace(raw, **changes), words, SIGHT), setting))
+        parts = vars(inputs.looked_up())
         return {name: value for name, value in parts.items() if value is not None}
 
     def same(one: dict[str, Any], two: dict[str, Any]) -> bool:

@@ -19,6 +19,7 @@ from render.png import decode
 from train.config import RegionSettings
 from train.data.auxiliary import AuxiliaryTargets, auxiliary_targets, region_names
 from train.data.inputs import Inputs
+from train.data.lookup import Lookup
 from train.data.pixels import PUBLISHED, FilePictures, Pictures, Statistics
 from train.data.text import WordTokenizer, tokenise
 from train.regions.pictures import PictureSet
@@ -65,8 +66,8 @@ class Examples:
     def with_targets(self, inputs: Inputs, rows: np.ndarray, image: np.ndarray, caption: np.ndarray) -> Inputs:
         """A batch of examples `rows` (B,) with auxiliary targets. image, caption: as in `inputs`."""
         regions = None
-        if self.regions is not None and self.regions.cells is not None and inputs.features is not None:
-            cells = np.where(image[:, None], self.regions.cells[rows], -1)[:, : inputs.features.shape[1]]
+        if self.regions is not None and self.regions.cells is not None and inputs.boxes is not None:
+            cells = np.where(image[:, None], self.regions.cells[rows], -1)[:, : inputs.boxes.shape[1]]
             kinds = np.where(cells >= 0, self.grid[rows[:, None], cells], 0)
             regions = self.region_names[kinds, cells]
         return self.auxiliary(inputs, rows, self.text_rows(rows, caption), regions)
@@ -80,6 +81,10 @@ class Examples:
 
         A hidden image is blank.
         """
+        return self.batch(rows, image, caption).looked_up()
+
+    def batch(self, rows: np.ndarray, image: np.ndarray, caption: np.ndarray) -> Inputs:
+        """As `inputs`, with features and pixels as lookups where they can be."""
         tokens, mask = self.texts.padded(self.text_rows(rows, caption), self.tokenizer.pad)
         inputs = Inputs(
             torch.from_numpy(tokens),
@@ -87,17 +92,24 @@ class Examples:
             answer=torch.from_numpy(self.answers[rows].astype(np.int64)),
         )
         if self.regions is not None:
-            features, boxes, region_mask = self.regions.take(np.where(image, rows, RegionTable.BLANK))
+            shown = np.where(image, rows, RegionTable.BLANK)
+            table = self.regions.device_table
+            found, boxes, region_mask = self.regions.take(shown) if table is None else self.regions.places(shown)
             inputs = replace(
                 inputs,
-                features=torch.from_numpy(features),
+                features=torch.from_numpy(found) if table is None else None,
+                lookups=None if table is None else {"features": Lookup(table, torch.from_numpy(found))},
                 boxes=torch.from_numpy(np.ascontiguousarray(boxes)),
                 region_mask=torch.from_numpy(region_mask),
             )
         if isinstance(self.pixels, FilePictures):
             inputs = replace(inputs, pixels=self.pixels(np.where(image, rows, FilePictures.BLANK)))
         elif self.pixels is not None:
-            inputs = replace(inputs, pixels=self.pixels(np.where(image[:, None], self.grid[rows], 0)))
+            grid = np.where(image[:, None], self.grid[rows], 0)
+            lookup = self.pixels.lookup(grid)
+            inputs = (
+                replace(inputs, lookups={"pixels": lookup}) if lookup else replace(inputs, pixels=self.pixels(grid))
+            )
         return inputs
 
 

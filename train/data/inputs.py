@@ -5,12 +5,14 @@ Shapes: B examples, L text tokens, R regions or patches, D numbers of a feature 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from train.data.lookup import Lookup
 
 Tensors = dict[str, Tensor]  # a batch of a model of `transformers`, or its states; each (B, ...)
 IGNORED = -100  # the target of a position without a target, as in torch.nn.functional.cross_entropy
@@ -40,6 +42,7 @@ class Inputs:
     region that shows one.
     nouns: (B, L or L + R, 2) float, at each object of the caption and each region that shows one: 1 where the first or
     second noun of the query describes it, else 0; NaN without an object or noun.
+    lookups: fields that `to` looks up on the device of the model, such as `features`, which are None until then.
     sides: B unlabelled examples twice, as the training setting shows them and in the other modality
     (`train.learning.consistency`).
     """
@@ -58,10 +61,17 @@ class Inputs:
     values: Tensor | None = None
     objects: Tensor | None = None
     nouns: Tensor | None = None
+    lookups: Mapping[str, Lookup] | None = None
     sides: tuple[Inputs, Inputs] | None = None
 
     def to(self, device: torch.device | str) -> Inputs:
-        return self._each(lambda tensor: tensor.to(device, non_blocking=True))
+        return self._each(lambda tensor: tensor.to(device, non_blocking=True)).looked_up()
+
+    def looked_up(self) -> Inputs:
+        """This batch with the values of `lookups`."""
+        values: dict[str, Any] = {name: lookup.values() for name, lookup in (self.lookups or {}).items()}
+        sides = self.sides and (self.sides[0].looked_up(), self.sides[1].looked_up())
+        return replace(self, lookups=None, sides=sides, **values)
 
     def without_labels(self) -> Inputs:
         """What a model may see in a test: no answer and no auxiliary target."""
@@ -88,7 +98,9 @@ class Inputs:
         """This batch with every tensor changed."""
         values = {f.name: value for f in fields(self) if (value := getattr(self, f.name)) is not None}
         sides = tuple(side._each(change) for side in values.pop("sides", ())) or None
-        return replace(self, sides=sides, **{name: change(tensor) for name, tensor in values.items()})
+        lookups = {name: replace(one, rows=change(one.rows)) for name, one in values.pop("lookups", {}).items()} or None
+        changed = {name: change(tensor) for name, tensor in values.items()}
+        return replace(self, sides=sides, lookups=lookups, **changed)
 
     def __len__(self) -> int:
         return len(self.tokens)

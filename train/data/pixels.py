@@ -16,6 +16,7 @@ from tqdm import tqdm  # type: ignore[import-untyped]
 
 from render.pictures.renderer import Renderer
 from render.png import decode
+from train.data.lookup import Lookup, Table
 
 Statistics = tuple[tuple[float, ...], tuple[float, ...]]  # mean and standard deviation of each channel, 0 to 1
 
@@ -54,27 +55,34 @@ class Pictures:
         if not 1 <= side <= 4096:
             raise ValueError(f"pixels.side={side}: must be 1 to 4096")
         self.renderer, self.side, self.statistics = renderer, side, statistics
-        self._sprites = self._scaled_sprites()
         self._white = normalise_pixels(np.full((1, 1, 1, 3), 255, np.uint8), statistics)
+        self._sprites = self._scaled_sprites()
         self._recent = functools.lru_cache(max(1, MAX_CACHED // (3 * side * side)))(self._picture)
 
     def __call__(self, grid: np.ndarray) -> Tensor:
         """Kind numbers (B, rows * columns) -> (B, 3, side, side) float32. A row of zeros gives the blank white picture,
         whatever the style.
         """
+        if (lookup := self.lookup(grid)) is not None:
+            return lookup.values()
+        cells = np.asarray(grid).reshape(-1, self.renderer.world.cells).tolist()
+        return normalise_pixels(np.stack([self._recent(tuple(of_one)) for of_one in cells]), self.statistics)
+
+    def lookup(self, grid: np.ndarray) -> Lookup | None:
+        """The same as scaled sprites, where pictures consist of these."""
+        if self._sprites is None:
+            return None
         world = self.renderer.world
         grid = np.asarray(grid).reshape(-1, world.cells)
-        blank = ~grid.any(axis=1)
-        if self._sprites is not None:
-            tiles = torch.from_numpy(self.renderer.tiles(grid).astype(np.int64))
-            cells = self._sprites[tiles.reshape(-1, world.rows, world.columns)]  # (B, rows, columns, 3, height, width)
-            scaled = cells.permute(0, 3, 1, 4, 2, 5).reshape(len(grid), 3, self.side, self.side)
-            scaled[torch.from_numpy(blank)] = self._white
-            return scaled
-        pictures = np.stack([self._recent(tuple(cells)) for cells in grid.tolist()])
-        return normalise_pixels(pictures, self.statistics)
+        tiles = np.where(grid.any(axis=1, keepdims=True), self.renderer.tiles(grid).astype(np.int32), np.int32(-1))
+        rows = torch.from_numpy(tiles.reshape(-1, world.rows, world.columns))
+        return Lookup(self._sprites, rows, self._assembled)
 
-    def _scaled_sprites(self) -> Tensor | None:
+    def _assembled(self, cells: Tensor) -> Tensor:
+        """(B, rows, columns, 3, height, width) -> (B, 3, side, side)."""
+        return cells.permute(0, 3, 1, 4, 2, 5).reshape(len(cells), 3, self.side, self.side)
+
+    def _scaled_sprites(self) -> Table | None:
         """(sprites, 3, height, width), or None if a scaled pixel would belong to two cells, or to the margin."""
         renderer, side = self.renderer, self.side
         if renderer.top or renderer.left or 4 * renderer.sprites.size * 3 > MAX_CACHED:
@@ -86,7 +94,8 @@ class Pictures:
             return None
         size = (renderer.cell // right, renderer.cell // down)
         sprites = [np.asarray(pillow.fromarray(s).resize(size, pillow.Resampling.BOX)) for s in renderer.rgb_sprites]
-        return normalise_pixels(np.stack(sprites), self.statistics)
+        scaled = normalise_pixels(np.stack(sprites), self.statistics)
+        return Table(scaled, self._white.expand_as(scaled[:1])[0])
 
     def _picture(self, cells: tuple[int, ...]) -> np.ndarray:
         full_size = self.renderer.arrays(np.array([cells]))[0] if any(cells) else np.full((1, 1, 3), 255, np.uint8)

@@ -178,7 +178,7 @@ def _batches(data: RunData, examples: Examples, size: int, epoch: int) -> Iterat
         check_auxiliary_words(examples.queries, examples.pairs, examples.answers)
     for rows in shuffled_batches(len(examples), size, random):
         image, caption = visible_modalities(setting, rows, random)
-        inputs = examples.inputs(rows, image, caption)
+        inputs = examples.batch(rows, image, caption)
         if has_targets:
             inputs = examples.with_targets(inputs, rows, image, caption)
         yield inputs
@@ -188,7 +188,7 @@ def test_batches(examples: Examples, setting: str) -> Iterator[tuple[np.ndarray,
     """All examples in a setting, by length: their rows, and the inputs of a model."""
     extra = 0 if examples.regions is None or setting == "caption" else examples.regions.index.shape[1]
     for rows in sorted_batches(_lengths(examples, setting) + extra, TOKENS):
-        yield rows, examples.inputs(rows, *visible_modalities(setting, rows))
+        yield rows, examples.batch(rows, *visible_modalities(setting, rows))
 
 
 def _lengths(examples: Examples, setting: str) -> np.ndarray:

@@ -37,7 +37,7 @@ def paired_inputs(
     unseen = labelled.unseen_of(examples.auxiliary.nouns[row] for row in rows)
     for side in (setting, OTHER[setting]):
         image, caption = visible_modalities(side, rows)
-        inputs = examples.inputs(rows, image, caption)
+        inputs = examples.batch(rows, image, caption)
         full = examples.auxiliary(inputs, rows, examples.text_rows(rows, caption))
         assert full.targets is not None
         places = torch.where(full.targets == IGNORED, IGNORED, 0)

@@ -6,13 +6,16 @@ are computed once for each distinct picture and looked up after that.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from train.config import RegionSettings
+from train.data.lookup import Table
 from train.regions.cells import cell_boxes, cell_regions, empty_rows
 from train.regions.pictures import WHOLE, PictureSet
 from train.regions.receptive_field import add_context
@@ -46,8 +49,16 @@ class RegionTable:
     def dimension(self) -> int:
         return int(self.table.shape[1])
 
-    def take(self, rows: Sequence[int] | np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Features (B, R', D) float32, boxes (B, R', 4) float32 and mask (B, R') bool, False for padding.
+    @functools.cached_property
+    def device_table(self) -> Table | None:
+        """The table for `Lookup`; None where features are not its rows alone, or where it may be larger than memory."""
+        if self.context or self.cells is None:
+            return None
+        table = torch.from_numpy(np.asarray(self.table))
+        return Table(table, torch.zeros(self.dimension))
+
+    def places(self, rows: Sequence[int] | np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Rows of the table (B, R'), -1 for padding, boxes (B, R', 4) float32 and mask (B, R') bool, False for padding.
 
         rows: (B,), or `BLANK`. R' is the largest number of regions in these rows. Padding is zeros.
         """
@@ -55,9 +66,14 @@ class RegionTable:
         mask = index >= 0
         most = int(mask.sum(axis=1).max(initial=0))
         index, mask = index[:, :most], mask[:, :most]
+        boxes = np.where(mask[..., None], self.boxes[np.asarray(rows, np.int64), :most], np.float32(0))
+        return index, boxes, mask
+
+    def take(self, rows: Sequence[int] | np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """As `places`, with features (B, R', D) float32 in place of rows of the table."""
+        index, boxes, mask = self.places(rows)
         features = np.zeros((*index.shape, self.dimension), np.float32)
         features[mask] = self.table[index[mask]]
-        boxes = np.where(mask[..., None], self.boxes[np.asarray(rows, np.int64), :most], np.float32(0))
         if self.context:
             features = add_context(features, boxes, mask, index >= self.empty)
         return features, boxes, mask
