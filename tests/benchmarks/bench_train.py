@@ -1,4 +1,4 @@
-"""How fast training is, beside the plain loop: `python tests/benchmarks/bench_train.py`, some twenty minutes.
+"""How fast training is, beside the plain loop: `python tests/benchmarks/bench_train.py`, some ten minutes.
 
 The plain loop: the same `transformers` modules, float32, random batches padded to the longest, text tokenised for each
 batch. Ours: the project's model, batches of like length, precision `auto`, text tokenised once. Both take the same
@@ -11,18 +11,14 @@ is a BERT over words and regions, a plain ALBEF a ViT and two halves of a BERT: 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import itertools
 import os
 import platform
-import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,7 +27,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.utils.flop_counter import FlopCounterMode
 from transformers import (
     BertConfig,
     BertModel,
@@ -51,12 +46,10 @@ from train.data.examples import Examples, RawExamples, VisualSettings
 from train.data.inputs import Inputs
 from train.data.sources import TrainingDataset
 from train.data.text import WordTokenizer, grammar_tokenizer
-from train.learning.batches import RunData, training_schedule
+from train.learning.batches import training_schedule
 from train.learning.devices import chosen_precision
-from train.learning.module import Learner
 from train.models import MODELS, make_model, shape_of
-from train.models.layers import Model
-from train.run import build_model, tokenizer_for
+from train.run import load_data, make_learner
 from travlr import Cardinality
 from travlr.config import Count
 from travlr.generate import GenerateArguments, generate_dataset, generator
@@ -64,9 +57,6 @@ from travlr.scene import Batch
 
 OBJECTS = (3, 30)
 REGIONS = 36
-TRIAL = (1024, 768, 1024)  # rows, inner and columns of the matrix products that are timed
-WARMUP, TIMED = 3, 10  # products before timing (they start threads and kernels), and at least so many that are timed
-TYPES = {"float32": torch.float32, "bf16": torch.bfloat16}
 
 
 def table(title: str, head: list[str], rows: list[list[str]]) -> None:
@@ -189,56 +179,11 @@ def warmed(batches: Callable[[], Iterator[Any]]) -> Iterator[Any]:
 
 
 def step(optimiser: torch.optim.Optimizer, precision: str, logits: Callable[[], Tensor], answers: Any) -> None:
-    with autocast(precision):
+    with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
         loss: Any = functional.cross_entropy(logits().float(), answers)
     loss.backward()
     optimiser.step()
     optimiser.zero_grad()
-
-
-def autocast(precision: str) -> contextlib.AbstractContextManager[Any]:
-    return torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16")
-
-
-def flops(model: Model, inputs: Inputs, useful: bool = False) -> int:
-    """Of a step's matrix products, backward twice forward, as each is defined: counted, not run. useful: without
-    padding."""
-    parts = [inputs]
-    if useful:
-        lengths = inputs.token_mask.sum(1).tolist()
-        names = ("features", "boxes", "region_mask", "pixels")
-        tensors = {name: getattr(inputs, name) for name in names if getattr(inputs, name) is not None}
-        parts = [
-            Inputs(
-                inputs.tokens[i : i + 1, :length],
-                inputs.token_mask[i : i + 1, :length],
-                **{name: tensor[i : i + 1] for name, tensor in tensors.items()},
-            )
-            for i, length in enumerate(lengths)
-        ]
-    with FlopCounterMode(display=False) as counter, torch.no_grad():
-        for part in parts:
-            model(part.to("meta"))
-    return 3 * counter.get_total_flops()
-
-
-def matmul_rate(precision: torch.dtype, seconds: float = 0.1) -> float:
-    """GFLOP/s of the fastest of at least `TIMED` matrix products, of the size of those in base models."""
-    rows, inner, columns = TRIAL
-    first = torch.randn(rows, inner, dtype=precision)
-    second = torch.randn(columns, inner, dtype=precision)
-
-    def product_seconds() -> float:
-        start = time.perf_counter()
-        torch.nn.functional.linear(first, second)
-        return time.perf_counter() - start
-
-    for _ in range(WARMUP):
-        product_seconds()
-    times: list[float] = []
-    while len(times) < TIMED or sum(times) < seconds:
-        times.append(product_seconds())
-    return 2 * rows * inner * columns / min(times) / 1e9
 
 
 def compare(name: str, size: int, batches: int, precision: str) -> list[str]:
@@ -250,10 +195,7 @@ def compare(name: str, size: int, batches: int, precision: str) -> list[str]:
     dimension = examples.regions.dimension if examples.regions is not None else 2048
     torch.manual_seed(0)
     theirs, ours = Plain(name, dimension).train(), make_model(name, feature_width=dimension).train()
-    counted = make_model(name, feature_width=dimension).to("meta").eval()
     rivals = torch.optim.AdamW(theirs.parameters(), lr=1e-5), torch.optim.AdamW(ours.parameters(), lr=1e-5, fused=True)
-    work = useful = 0
-    peaks = [matmul_rate(TYPES[precision])]
     plain, own = warmed(partial(plain_batches, raw, examples, size)), warmed(partial(our_batches, examples, size))
     for number in range(-1, batches):
         clock = [time.perf_counter()]
@@ -266,20 +208,12 @@ def compare(name: str, size: int, batches: int, precision: str) -> list[str]:
         clock.append(time.perf_counter())
         if number >= 0:
             took.update(dict(zip(("plain", "input", "ours"), np.diff(clock), strict=True)))
-            work += flops(counted, inputs)
-            useful += flops(counted, inputs, useful=True)
-            peaks.append(matmul_rate(TYPES[precision]))
     count, whole = size * batches, took["ours"] + took["input"]
-    rate, peak = work / took["ours"] / 1e9, max(peaks)
     return [
         name,
         f"{count / took['plain']:.2f}",
         f"{count / whole:.2f}",
         f"{took['plain'] / whole:.1f}",
-        f"{rate:,.0f}",
-        f"{useful / took['ours'] / 1e9:,.0f}",
-        f"{peak:,.0f}",
-        f"{100 * rate / peak:.0f}",
         f"{100 * took['input'] / whole:.2f}",
     ]
 
@@ -290,12 +224,9 @@ def compare(name: str, size: int, batches: int, precision: str) -> list[str]:
 def default_run(name: str, setting: str, folder: Path, steps: int, precision: str) -> list[str]:
     """Milliseconds of a step of the default run: where they go, and how many steps a second that makes."""
     run = Run(model=name, setting=setting, data=str(folder), training=Training(steps=250))
-    source, words = TrainingDataset(folder), tokenizer_for(run)
-    parts = RunData(run, source, words, replace(sight_of(name, run.size), regions=run.regions))
-    regions = parts.examples("validation").regions
-    model, _ = build_model(run, words, regions.dimension if regions else 0, lambda _: None)
-    schedule = training_schedule(parts)
-    learner = Learner(model, run.details, run.learning_rate, schedule.steps, 0).train()
+    data = load_data(run, TrainingDataset(folder))
+    schedule = training_schedule(data)
+    learner = make_learner(run, data, schedule.steps, lambda _: None)[0].train()
     optimiser = learner.configure_optimizers()["optimizer"]
     begun = time.perf_counter()
     made = sum(1 for _ in schedule.epoch(0))  # none is kept, as in training
@@ -306,8 +237,9 @@ def default_run(name: str, setting: str, folder: Path, steps: int, precision: st
         "optimiser": [],
     }
     for batch in itertools.islice(schedule.epoch(0), steps):
+        batch = batch.to("cpu")
         clock = [time.perf_counter()]
-        with autocast(precision):
+        with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
             loss: Any = torch.stack(list(learner.losses(batch).values())).sum()
         clock.append(time.perf_counter())
         loss.backward()
@@ -324,87 +256,6 @@ def default_run(name: str, setting: str, folder: Path, steps: int, precision: st
     return [name, setting, *(f"{t:.1f}" for t in times.values()), f"{1e3 / whole:.1f}", f"{percent:.1f}"]
 
 
-# Two trainings at once -------------------------------------------------------------------------------------------
-
-WAITING = {  # how threads of OpenMP wait for each other: variables that libgomp reads when it is loaded
-    "spinning (libgomp's default)": {},
-    "OMP_WAIT_POLICY=PASSIVE": {"OMP_WAIT_POLICY": "PASSIVE"},
-    "GOMP_SPINCOUNT=1000": {"GOMP_SPINCOUNT": "1000"},
-    "one thread": {"OMP_NUM_THREADS": "1"},
-}
-
-
-def steps_of_one(folder: str, steps: int) -> None:
-    """Train small UNITER from captions; after some steps wait for a line, then print milliseconds a step, and go on
-    until told to end, so that the other process is never alone while it measures."""
-    precision = chosen_precision("auto", "cpu")
-    run = Run(model="uniter", setting="caption", data=folder, training=Training(steps=250))
-    source, words = TrainingDataset(Path(folder)), tokenizer_for(run)
-    parts = RunData(run, source, words, VisualSettings("regions", run.regions, run.architecture.takes_boxes))
-    regions = parts.examples("validation").regions
-    model, _ = build_model(run, words, regions.dimension if regions else 0, lambda _: None)
-    schedule = training_schedule(parts)
-    learner = Learner(model, run.details, run.learning_rate, schedule.steps, 0).train()
-    optimiser = learner.configure_optimizers()["optimizer"]
-    batches = itertools.cycle(list(itertools.islice(schedule.epoch(0), 20)))
-
-    def one_step() -> None:
-        with autocast(precision):
-            loss: Any = torch.stack(list(learner.losses(next(batches)).values())).sum()
-        loss.backward()
-        nn.utils.clip_grad_norm_(learner.parameters(), run.details.clip or torch.inf)
-        optimiser.step()
-        optimiser.zero_grad()
-
-    for _ in range(3):
-        one_step()
-    print("ready", flush=True)
-    sys.stdin.readline()
-    begun = time.perf_counter()
-    for _ in range(steps):
-        one_step()
-    print(1e3 * (time.perf_counter() - begun) / steps, flush=True)
-    ending = threading.Thread(target=sys.stdin.readline, daemon=True)
-    ending.start()
-    while ending.is_alive():
-        one_step()
-
-
-def milliseconds(count: int, variables: dict[str, str], folder: Path, steps: int) -> float:
-    """A step's mean time, of `count` trainings at the same time."""
-    names = {name for of_one in WAITING.values() for name in of_one}
-    environment = {name: value for name, value in os.environ.items() if name not in names} | variables
-    command = [sys.executable, __file__, "--steps-of", str(folder), "--steps", str(steps)]
-    with contextlib.ExitStack() as stack:
-        processes = [
-            stack.enter_context(
-                subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-            )
-            for _ in range(count)
-        ]
-        pipes = [(process.stdin, process.stdout) for process in processes if process.stdin and process.stdout]
-        greetings = [out.readline() for _, out in pipes]
-        assert greetings == ["ready\n"] * count
-        for start, _ in pipes:
-            start.write("\n")
-            start.flush()
-        times = [float(out.readline()) for _, out in pipes]
-        for end, _ in pipes:
-            end.write("\n")
-            end.flush()
-    return sum(times) / count
-
-
-def shared(folder: Path, steps: int, rounds: int = 3) -> None:
-    """The ways of waiting in turn, several times, since the machine may have other work."""
-    found: dict[tuple[str, int], list[float]] = {}
-    for _ in range(rounds):
-        for name, count in itertools.product(WAITING, (1, 2)):
-            found.setdefault((name, count), []).append(milliseconds(count, WAITING[name], folder, steps))
-    rows = [[name, *(" ".join(f"{t:.0f}" for t in found[name, count]) for count in (1, 2))] for name in WAITING]
-    table(f"Milliseconds of a step of small UNITER from captions, {rounds} rounds", ["", "alone", "two at once"], rows)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", nargs="*", default=list(MODELS), choices=list(MODELS))
@@ -412,39 +263,31 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=16, help="examples of a batch (16; ALBEF a quarter)")
     parser.add_argument("--steps", type=int, default=60, help="steps of the default run (60)")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="threads (all cores)")
-    parser.add_argument("--only", choices=("base", "small", "shared"), help="one of the tables")
-    parser.add_argument("--steps-of", help=argparse.SUPPRESS)
+    parser.add_argument("--only", choices=("base", "small"), help="one of the tables")
     asked = parser.parse_args()
-    if asked.steps_of:
-        return steps_of_one(asked.steps_of, asked.steps)
     torch.set_num_threads(asked.threads)
     precision = chosen_precision("auto", "cpu")
     print(f"{platform.processor() or platform.machine()}, {torch.get_num_threads()} threads, torch {torch.__version__}")
     print(f"precision {precision}")
     if asked.only in (None, "base"):
-        head = ["model", "plain, examples/s", "ours, examples/s", "times", "GFLOP/s", "without padding", "peak"]
+        head = ["model", "plain, examples/s", "ours, examples/s", "times", "input, % of time"]
         rows = []
         for name in asked.models:
             rows.append(compare(name, asked.size // (4 if name == "albef" else 1), asked.batches, precision))
             print("  ".join(rows[-1]), file=sys.stderr, flush=True)
-        table("Training at base size", [*head, "% of peak", "input, % of time"], rows)
-    with tempfile.TemporaryDirectory() as place:
-        if asked.only in (None, "small", "shared"):
-            count = Count(train=100, validation=100, test_ind=100, test_ood=100)
-            generate_dataset(
-                Cardinality(count=count), GenerateArguments(out=f"{place}/small", workers=1), log=lambda _: None
-            )
-        if asked.only in (None, "shared"):
-            shared(Path(place) / "small", asked.steps)
-        if asked.only in (None, "small"):
-            head = ["model", "setting", "input", "forward", "backward", "optimiser", "steps/s", "input, % of time"]
+        table("Training at base size", head, rows)
+    if asked.only in (None, "small"):
+        head = ["model", "setting", "input", "forward", "backward", "optimiser", "steps/s", "input, % of time"]
+        count = Count(train=100, validation=100, test_ind=100, test_ood=100)
+        with tempfile.TemporaryDirectory() as place:
+            generate_dataset(Cardinality(count=count), GenerateArguments(out=place, workers=1), log=lambda _: None)
             rows = [
-                default_run(name, setting, Path(place) / "small", asked.steps, precision)
+                default_run(name, setting, Path(place), asked.steps, precision)
                 for name in asked.models
                 for setting in ("caption", "image")
                 if setting == "caption" or MODELS[name].architecture.sees != "nothing"
             ]
-            table("A step of the default run (small, batch of 64), milliseconds", head, rows)
+        table("A step of the default run (small, batch of 64), milliseconds", head, rows)
 
 
 if __name__ == "__main__":
