@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 
-class Table:
+class LookupTable:
     """(K + 1, ...) rows, copied to each device once. The last row, of number -1, is what pads."""
 
     def __init__(self, rows: Tensor, padding: Tensor) -> None:
@@ -33,7 +33,7 @@ def as_they_are(values: Tensor) -> Tensor:
 class Lookup:
     """Rows of a table. rows: (B, ...) integers. finish: makes what the model takes of (B, ..., *row)."""
 
-    table: Table
+    table: LookupTable
     rows: Tensor
     finish: Callable[[Tensor], Tensor] = as_they_are
 

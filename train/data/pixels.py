@@ -16,7 +16,7 @@ from tqdm import tqdm  # type: ignore[import-untyped]
 
 from render.pictures.renderer import Renderer
 from render.png import decode
-from train.data.lookup import Lookup, Table
+from train.data.lookup import Lookup, LookupTable
 
 Statistics = tuple[tuple[float, ...], tuple[float, ...]]  # mean and standard deviation of each channel, 0 to 1
 
@@ -82,7 +82,7 @@ class Pictures:
         """(B, rows, columns, 3, height, width) -> (B, 3, side, side)."""
         return cells.permute(0, 3, 1, 4, 2, 5).reshape(len(cells), 3, self.side, self.side)
 
-    def _scaled_sprites(self) -> Table | None:
+    def _scaled_sprites(self) -> LookupTable | None:
         """(sprites, 3, height, width), or None if a scaled pixel would belong to two cells, or to the margin."""
         renderer, side = self.renderer, self.side
         if renderer.top or renderer.left or 4 * renderer.sprites.size * 3 > MAX_CACHED:
@@ -95,7 +95,7 @@ class Pictures:
         size = (renderer.cell // right, renderer.cell // down)
         sprites = [np.asarray(pillow.fromarray(s).resize(size, pillow.Resampling.BOX)) for s in renderer.rgb_sprites]
         scaled = normalise_pixels(np.stack(sprites), self.statistics)
-        return Table(scaled, self._white.expand_as(scaled[:1])[0])
+        return LookupTable(scaled, self._white.expand_as(scaled[:1])[0])
 
     def _picture(self, cells: tuple[int, ...]) -> np.ndarray:
         full_size = self.renderer.arrays(np.array([cells]))[0] if any(cells) else np.full((1, 1, 3), 255, np.uint8)

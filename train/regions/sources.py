@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from train.config import RegionSettings
-from train.data.lookup import Table
+from train.data.lookup import LookupTable
 from train.regions.cells import cell_boxes, cell_regions, empty_rows
 from train.regions.pictures import WHOLE, PictureSet
 from train.regions.receptive_field import add_context
@@ -50,12 +50,12 @@ class RegionTable:
         return int(self.table.shape[1])
 
     @functools.cached_property
-    def device_table(self) -> Table | None:
+    def device_table(self) -> LookupTable | None:
         """The table for `Lookup`; None where features are not its rows alone, or where it may be larger than memory."""
         if self.context or self.cells is None:
             return None
         table = torch.from_numpy(np.asarray(self.table))
-        return Table(table, torch.zeros(self.dimension))
+        return LookupTable(table, torch.zeros(self.dimension))
 
     def places(self, rows: Sequence[int] | np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Rows of the table (B, R'), -1 for padding, boxes (B, R', 4) float32 and mask (B, R') bool, False for padding.
