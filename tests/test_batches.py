@@ -122,9 +122,9 @@ def test_paired_inputs_show_one_modality_each_and_no_truth(task: str, setting: s
     others = [[pair[0], *pair[:0:-1]] for pair in raw.pairs]  # other answers and pairs: nothing may change
     false = Examples(replace(raw, answers=~raw.answers, pairs=others), WORDS, SIGHT)
     for side, other in zip(sides, paired_inputs(false, rows, setting, labelled), strict=True):
-        for name in ("tokens", "features", "targets", "objects", "unseen"):
+        for name in ("tokens", "features", "targets", "objects", "unseen", "pair"):
             assert getattr(side, name).equal(getattr(other.looked_up(), name))
-        assert side.answer is None and side.pair is None and side.values is None
+        assert side.answer is None and side.values is None
     by_name = dict(zip((setting, "caption" if setting == "image" else "image"), sides, strict=True))
     plain = Examples(raw, WORDS, SIGHT)
     for shows, side in by_name.items():

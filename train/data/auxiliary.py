@@ -10,8 +10,8 @@ targets:
 - the last token of each object in the query: the words of the object, "red circle", and its value of the pair, "A";
 - the first token, from which the answer is classified: the pair and what the query states, "right E A" and "left".
 
-The words of an object and which nouns describe it are learned after half of the layers, so that later layers can use
-them (`Encoded.middle`).
+The words of an object, which nouns describe it, and what the query states are learned after half of the layers, so that
+later layers can use them (`Encoded.middle`).
 
 A word is no wrong answer where training has no example of it, since a held-out pair would be such an example
 (`unseen_words`).

@@ -31,7 +31,7 @@ def paired_inputs(
     labelled examples, which say what words training has for a noun.
 
     `targets` is 0 at the tokens of queried objects, which both sides have in the same order, and `IGNORED` elsewhere.
-    `objects`, which the text itself contains, stays.
+    What the text itself contains stays: `objects`, and of `pair` what the query states.
     """
     sides = []
     unseen = labelled.unseen_of(examples.auxiliary.nouns[row] for row in rows)
@@ -39,7 +39,9 @@ def paired_inputs(
         image, caption = visible_modalities(side, rows)
         inputs = examples.batch(rows, image, caption)
         full = examples.auxiliary(inputs, rows, examples.text_rows(rows, caption))
-        assert full.targets is not None
+        assert full.targets is not None and full.pair is not None
         places = torch.where(full.targets == IGNORED, IGNORED, 0)
-        sides.append(replace(inputs, answer=None, targets=places, unseen=unseen, objects=full.objects))
+        pair = full.pair.clone()
+        pair[:, :-1] = IGNORED
+        sides.append(replace(inputs, answer=None, targets=places, pair=pair, unseen=unseen, objects=full.objects))
     return sides[0], sides[1]

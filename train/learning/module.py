@@ -17,9 +17,9 @@ from train.learning.threads import encode
 from train.models.layers import Model, first_token, initial_std
 from travlr.metrics import macro_f1, predictions_of
 
-# Of the loss of nouns: as much as the five words of an object. With a weight of 1, quantifiers are learned after 900
-# steps rather than 500.
-NOUN_WEIGHT = 5
+# Of the losses of nouns and of what the query states: as much as the five words of an object. With a weight of 1,
+# quantifiers are learned after 900 steps rather than 500.
+WEIGHT = 5
 
 
 class WordHead(nn.Module):
@@ -77,7 +77,8 @@ class Learner(L.LightningModule):
     def __init__(self, model: Model, recipe: Recipe, rate: float, steps: int, seed: int) -> None:
         super().__init__()
         self.model, self.words = model, WordHead(model.embeddings)
-        self.pair, self.objects = WordHead(model.embeddings, PAIR_TOKENS), WordHead(model.embeddings, NAME_TOKENS)
+        self.pair, self.query = WordHead(model.embeddings, PAIR_TOKENS - 1), WordHead(model.embeddings)
+        self.objects = WordHead(model.embeddings, NAME_TOKENS)
         self.values, self.value, self.nouns = (nn.Linear(model.embeddings.embedding_dim, count) for count in (2, 1, 2))
         self.recipe, self.rate, self.steps, self.seed = recipe, rate, steps, seed
         self._validation_outputs: list[tuple[Tensor, Tensor]] = []
@@ -111,9 +112,10 @@ class Learner(L.LightningModule):
             losses["answer_loss"] = self._answer_loss(self.model.head(encoded.pooled).float(), batch.answer)
         if batch.targets is not None and (batch.targets != IGNORED).any():
             losses["word_loss"] = self._word_loss(encoded, batch.targets, batch.unseen)
-        if batch.pair is not None and (batch.pair != IGNORED).any():
-            logits = without_unseen(self.pair(encoded.text[:, 0], self.model.embeddings).float(), batch.unseen)
-            losses["pair_loss"] = functional.cross_entropy(logits.flatten(0, 1), batch.pair.flatten())
+        if batch.pair is not None:
+            if (batch.pair[:, :-1] != IGNORED).any():  # tasks of one's own may have no words for a pair
+                losses["pair_loss"] = self._pair_loss(encoded, batch.pair, batch.unseen)
+            losses["query_loss"] = self._query_loss(encoded, batch.pair, batch.unseen)
         if batch.values is not None and batch.targets is not None:
             has_value = ~batch.values.isnan()
             if has_value.any():  # pairs of words have none
@@ -138,6 +140,21 @@ class Learner(L.LightningModule):
             without_unseen(logits, unseen_values(targets, unseen)), targets[targets != IGNORED]
         )
 
+    def _pair_loss(self, encoded: Encoded, pair: Tensor, unseen: Tensor | None) -> Tensor:
+        """Of the pair, as the first token predicts it."""
+        return functional.cross_entropy(self._pair_logits(encoded, unseen).flatten(0, 1), pair[:, :-1].flatten())
+
+    def _pair_logits(self, encoded: Encoded, unseen: Tensor | None) -> Tensor:
+        """(B, 3, V)"""
+        logits = self.pair(encoded.text[:, 0], self.model.embeddings).float()
+        return without_unseen(logits, None if unseen is None else unseen[:, :-1])
+
+    def _query_loss(self, encoded: Encoded, pair: Tensor, unseen: Tensor | None) -> Tensor:
+        """Of the word of the query, as the first token predicts it after half of the layers."""
+        logits = self.query(encoded.middle[:, 0], self.model.embeddings).float()
+        logits = without_unseen(logits, None if unseen is None else unseen[:, -1])
+        return WEIGHT * functional.cross_entropy(logits, pair[:, -1])
+
     def _value_loss(self, encoded: Encoded, targets: Tensor, values: Tensor, has_value: Tensor) -> Tensor:
         """Of the pair's values, as the first token and as the objects of the query predict them."""
         example, position = (targets != IGNORED).nonzero(as_tuple=True)
@@ -158,7 +175,7 @@ class Learner(L.LightningModule):
     def _noun_loss(self, encoded: Encoded, nouns: Tensor, has_noun: Tensor) -> Tensor:
         logits = self.nouns(encoded.middle[:, : nouns.shape[1]][has_noun.any(-1)]).float()
         has_noun, nouns = has_noun[has_noun.any(-1)], nouns[has_noun.any(-1)]
-        return NOUN_WEIGHT * functional.binary_cross_entropy_with_logits(logits[has_noun], nouns[has_noun])
+        return WEIGHT * functional.binary_cross_entropy_with_logits(logits[has_noun], nouns[has_noun])
 
     def _consistency_loss(self, own: Inputs, other: Inputs) -> Tensor:
         """The loss of the predictions for one side of unlabelled pairs, with those for the other side as targets
@@ -174,19 +191,21 @@ class Learner(L.LightningModule):
         losses.append(functional.smooth_l1_loss(values, target_values))
         if other.objects is not None:
             losses.append(self._object_loss(encoded, other.objects))
+        if other.pair is not None:
+            losses.append(self._query_loss(encoded, other.pair, other.unseen))
         return torch.stack(losses).sum()
 
     def _predictions(self, encoded: Encoded, inputs: Inputs) -> tuple[Tensor, ...]:
-        """Logits of the answer (B, 2), of the pair (B, 4, V), of the words at the P positions of `targets` (P, V), and
+        """Logits of the answer (B, 2), of the pair (3 B, V), of the words at the P positions of `targets` (P, V), and
         values (2 B + P)."""
         targets, unseen = inputs.targets, inputs.unseen
         assert targets is not None
         embeddings, first = self.model.embeddings, encoded.text[:, 0]
         query_states = encoded.text[targets != IGNORED]
-        pair = without_unseen(self.pair(first, embeddings).float(), unseen)
         words = without_unseen(self.words(query_states, embeddings).float(), unseen_values(targets, unseen))
         values = torch.cat([self.values(first).flatten(), self.value(query_states).flatten()])
-        return self.model.head(encoded.pooled).float(), pair.flatten(0, 1), words, values.float()
+        pair = self._pair_logits(encoded, unseen).flatten(0, 1)
+        return self.model.head(encoded.pooled).float(), pair, words, values.float()
 
     def configure_optimizers(self) -> Any:
         decayed = [p for p in self.parameters() if p.requires_grad and p.ndim > 1]
