@@ -25,7 +25,7 @@ from train.data.sources import TrainingDataset, stream_examples
 from train.data.text import WordTokenizer, grammar_tokenizer, tokenise
 from train.fingerprint import fingerprint
 from train.learning.batches import test_batches as batches_of_test
-from train.learning.module import Learner
+from train.learning.module import Learner, confident_cross_entropy
 from train.learning.testing import test_matrix as matrix_of
 from train.models import MODELS, make_model
 from train.results.predictions import read_predictions
@@ -128,6 +128,15 @@ def test_losses_without_targets_are_left_out(words: list[str], monkeypatch: pyte
     torch.autograd.backward(torch.stack(list(losses.values())).sum())
     others = ["pair_loss", "word_loss"][: min(len(words), 2)]
     assert set(losses) == {"answer_loss", "query_loss", "object_loss", "noun_loss", *others}
+
+
+def test_consistency_learns_from_sure_predictions_alone() -> None:
+    probabilities = np.array([[0.97, 0.02, 0.01], [0.5, 0.3, 0.2], [0.01, 0.01, 0.98], [0.94, 0.05, 0.01]])
+    logits = np.array([[0.0, 1.0, 2.0], [3.0, 0.0, 0.0], [0.5, 0.5, 0.5], [1.0, 0.0, 0.0]])
+    logs = logits - np.log(np.exp(logits).sum(1, keepdims=True))
+    expected = -(probabilities * logs).sum(1)[[0, 2]].sum() / 4
+    loss = confident_cross_entropy(torch.tensor(logits), torch.tensor(probabilities).log())
+    assert loss.item() == pytest.approx(expected)
 
 
 def test_intervals_are_over_scenes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,8 +3,8 @@
 In the paper no model transfers from one modality to the other (sections 4.2 and 6). This answer is semi-supervised.
 Beside the labelled examples, a batch has as many unlabelled pairs of image and caption, from the same generator and
 with queries of the same task. The model sees both sides of each pair. Its predictions for the side that it is trained
-in (the answer and the auxiliary targets) are the targets for the other side. The truth about an unlabelled pair is not
-used. The column `unlabelled_examples` of the results counts the pairs.
+in (the answer and the auxiliary targets) are the targets for the other side, where it is sure of them. The truth about
+an unlabelled pair is not used. The column `unlabelled_examples` of the results counts the pairs.
 
 `method=mismatched` is a control: each caption and query stands beside the picture of another example, so that nothing
 should carry over.

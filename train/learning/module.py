@@ -20,6 +20,7 @@ from travlr.metrics import macro_f1, predictions_of
 # Of the losses of nouns and of what the query states: as much as the five words of an object. With a weight of 1,
 # quantifiers are learned after 900 steps rather than 500.
 WEIGHT = 5
+CONFIDENT = 0.95  # FixMatch's. Targets that are guesses teach a model to go on guessing.
 
 
 class WordHead(nn.Module):
@@ -65,6 +66,14 @@ def unseen_values(targets: Tensor, unseen: Tensor | None) -> Tensor | None:
         return None
     example, position = (targets != IGNORED).nonzero(as_tuple=True)
     return unseen[example, (targets != IGNORED).cumsum(1)[example, position]]  # 1 or 2: the place in `pair`
+
+
+def confident_cross_entropy(logits: Tensor, target_logits: Tensor) -> Tensor:
+    """Cross-entropy of logits (N, V) with the softmax of `target_logits` (N, V) as targets: the mean over rows, with 0
+    where no target is above `CONFIDENT`, as in FixMatch (Sohn et al. 2020)."""
+    targets = target_logits.softmax(-1)
+    losses = functional.cross_entropy(logits, targets, reduction="none")
+    return (losses * (targets.amax(-1) > CONFIDENT)).mean()
 
 
 class Learner(L.LightningModule):
@@ -187,7 +196,7 @@ class Learner(L.LightningModule):
         encoded = encode(self.model, other, used_tokens(other))
         *logits, values = self._predictions(encoded, other)
         *target_logits, target_values = targets
-        losses = [functional.cross_entropy(p, t.softmax(-1)) for p, t in zip(logits, target_logits, strict=True)]
+        losses = [confident_cross_entropy(*pair) for pair in zip(logits, target_logits, strict=True)]
         losses.append(functional.smooth_l1_loss(values, target_values))
         if other.objects is not None:
             losses.append(self._object_loss(encoded, other.objects))
