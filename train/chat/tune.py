@@ -15,6 +15,7 @@ import datasets
 import torch
 import trl
 from peft import LoraConfig
+from peft.helpers import disable_input_dtype_casting
 
 from train.ask.chat import keep_last_logits
 from train.ask.config import Evaluation
@@ -56,14 +57,16 @@ EXCLUDED = ("runs", "data", "device")  # settings that change no result
 
 
 class ReplyTrainer(trl.SFTTrainer):
-    """TRL's trainer, which on CPUs computes the logits of all tokens: here those of replies alone."""
+    """TRL's trainer for CPUs, where it would compute the logits of all tokens: here those of replies alone. Nor are the
+    inputs of adapters cast to float32, which autocast would cast back."""
 
     def compute_loss(
         self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> torch.Tensor:
         labels = inputs.pop("labels")[:, 1:]
         predicting = (labels != IGNORED).any(0).nonzero().flatten()  # positions of the tokens before
-        logits = model(**inputs, use_cache=False, logits_to_keep=predicting).logits
+        with disable_input_dtype_casting(model):
+            logits = model(**inputs, use_cache=False, logits_to_keep=predicting).logits
         total = torch.nn.functional.cross_entropy(
             logits.flatten(0, 1).float(), labels[:, predicting].flatten(), ignore_index=IGNORED, reduction="sum"
         )
@@ -199,6 +202,7 @@ def train(
     kind = TRAINERS[config.method][0]
     if kind is trl.SFTTrainer and chat.device.type == "cpu" and keep_last_logits(chat.model):
         kind = ReplyTrainer
+        chat.model.set_attn_implementation("eager")  # the gradient of fused attention in bf16 is slow
     with out_of_memory(config), warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # TRL's use of transformers
         trainer = kind(
