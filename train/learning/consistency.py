@@ -43,5 +43,6 @@ def paired_inputs(
         places = torch.where(full.targets == IGNORED, IGNORED, 0)
         pair = full.pair.clone()
         pair[:, :-1] = IGNORED
+        unseen[:, -1].masked_fill_(unseen[:, -1] == pair[:, -1:], IGNORED)  # few labelled examples may lack its word
         sides.append(replace(inputs, answer=None, targets=places, pair=pair, unseen=unseen, objects=full.objects))
     return sides[0], sides[1]
