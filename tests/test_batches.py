@@ -185,7 +185,9 @@ def test_consistency_loss_teaches_the_other_side_alone(setting: str, monkeypatch
         return calls[-1][1]
 
     monkeypatch.setattr(learner, "_predictions", noted)
-    loss = learner.losses(replace(own, targets=None, objects=None, sides=(own, replace(other, objects=None))))
+    monkeypatch.setattr("train.learning.module.CONFIDENT", 0.0)  # random weights are sure of nothing
+    sides = (own, replace(other, objects=None, pair=None))
+    loss = learner.losses(replace(own, targets=None, objects=None, pair=None, sides=sides))
     torch.autograd.backward(loss["consistency_loss"])
     assert own.features is not None and own.features.grad is None
     assert other.features is not None and other.features.grad is not None and other.features.grad.any()
